@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What differs between x86-64 and arm64: where a thread's user registers are and what they mean. */
+#ifndef DLBPF_ARCH_BPF_H
+#define DLBPF_ARCH_BPF_H
+
+#include "vmlinux.h"
+
+/* The user registers that say what a thread asked of the kernel. */
+struct dl_regs {
+	__s64 nr;	/* system call, -1 when it came by an exception or interrupt */
+	__u64 a[5];
+	__u64 ip;
+	__u64 sp;
+};
+
+/* A register of a perf_event program's context, which begins with the interrupted registers. The
+ * verifier takes nothing but loads of whole words there. */
+#define DL_CTX_WORD(c, reg) (*(volatile __u64 *)&((struct dl_raw_regs *)(c))->reg)
+
+#if defined(__TARGET_ARCH_x86)
+
+/* struct pt_regs as it has been since 2.6: a plain copy, so that one helper call reads all of it. */
+struct dl_raw_regs {
+	__u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags,
+		sp, ss;
+};
+
+/* TOP_OF_KERNEL_STACK_PADDING is 0 on the kernels that need this (FRED came with 6.9). */
+#define DL_RAW_REGS_OFF(thread_sz) ((thread_sz) - sizeof(struct dl_raw_regs))
+
+/* r is a pointer to the kernel's struct pt_regs or to a struct dl_raw_regs. */
+#define dl_regs_from(out, r) do { \
+	(out)->nr = (r)->orig_ax; \
+	(out)->a[0] = (r)->di; \
+	(out)->a[1] = (r)->si; \
+	(out)->a[2] = (r)->dx; \
+	(out)->a[3] = (r)->r10; \
+	(out)->a[4] = (r)->r8; \
+	(out)->ip = (r)->ip; \
+	(out)->sp = (r)->sp; \
+} while (0)
+
+#define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, cs) & 3) == 3)
+#define DL_CTX_IP(c) DL_CTX_WORD(c, ip)
+
+/* TS_COMPAT: the thread is in a 32-bit system call. */
+#define dl_task_compat(t) ((t)->thread_info.status & 0x0002)
+
+#elif defined(__TARGET_ARCH_arm64)
+
+struct dl_raw_regs {
+	__u64 regs[31], sp, pc, pstate, orig_x0;
+	__s32 syscallno;
+	__u32 unused;
+};
+
+/* What lies behind these in struct pt_regs has grown: ask the kernel for its size. */
+#define DL_RAW_REGS_OFF(thread_sz) ((thread_sz) - bpf_core_type_size(struct pt_regs))
+
+#define dl_regs_from(out, r) do { \
+	(out)->nr = (r)->syscallno; \
+	(out)->a[0] = (r)->orig_x0; \
+	(out)->a[1] = (r)->regs[1]; \
+	(out)->a[2] = (r)->regs[2]; \
+	(out)->a[3] = (r)->regs[3]; \
+	(out)->a[4] = (r)->regs[4]; \
+	(out)->ip = (r)->pc; \
+	(out)->sp = (r)->sp; \
+} while (0)
+
+#define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, pstate) & 0xf) == 0)
+#define DL_CTX_IP(c) DL_CTX_WORD(c, pc)
+
+/* _TIF_32BIT */
+#define dl_task_compat(t) ((t)->thread_info.flags & (1UL << 22))
+
+#else
+#error "dlbpf knows x86-64 and arm64"
+#endif
+
+#endif

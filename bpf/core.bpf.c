@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The maps, variables and license that all BPF programs of dlbpf share. */
+#define DL_CORE
+#include "dlbpf.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Set by userspace before loading. */
+const volatile __u32 dl_ring_shift = 3;	/* CPUs share a ring by their number >> this */
+const volatile __u32 dl_self_tgid = 0;	/* the recorder */
+const volatile __u32 dl_page_sz = 4096;
+const volatile __u32 dl_thread_sz = 16384;	/* kernel stack */
+const volatile __u32 dl_period_us = 0;	/* between two samples */
+const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT] = {};
+
+/* Kept up to date by userspace: CLOCK_REALTIME and CLOCK_BOOTTIME less CLOCK_MONOTONIC. */
+__s64 dl_realtime_off_ns = 0;
+__s64 dl_boottime_off_ns = 0;
+
+__u8 dl_maybe[DL_MAYBE_CNT] = {};
+struct dl_named dl_named[DL_NAMED_CNT] = {};
+struct dl_wait dl_waits[DL_WAITS_CNT] = {};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What every BPF program here needs: the maps (defined in core.bpf.c), the filter for the recorded
+ * processes, the way into the rings, and the counting of what was lost.
+ *
+ * Programs are SEC("?...") and switched on by userspace/capture/kernel_load.c. An event is built on
+ * the BPF stack, zeroed, and handed over by one bpf_ringbuf_output: one helper call, not two.
+ */
+#ifndef DLBPF_BPF_H
+#define DLBPF_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include <dlbpf/bpf_shared.h>
+
+#include "compat.bpf.h"
+
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_NOLOAD 0x0400
+#define DL_NS_PER_MS 1000000ULL
+
+/* --- maps and variables, defined in core.bpf.c ---------------------------------------------- */
+
+struct dl_ring_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);	/* userspace sets it */
+};
+
+/* Defined where core.bpf.c includes this, declared for the others. */
+#ifdef DL_CORE
+#define DL_SHARED
+#else
+#define DL_SHARED extern
+#endif
+
+DL_SHARED struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, DL_RING_SCHED_MAX);
+	__type(key, __u32);
+	__array(values, struct dl_ring_map);
+} dl_rings SEC(".maps");
+
+DL_SHARED struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} dl_crash SEC(".maps");
+
+DL_SHARED struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DL_TARGETS_MAX);
+	__type(key, __u32);
+	__type(value, struct dl_target);
+} dl_targets SEC(".maps");
+
+DL_SHARED struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, DL_LOSS_CAUSE_MAX);
+	__type(key, __u32);
+	__type(value, struct dl_losses);
+} dl_loss SEC(".maps");
+
+extern __u8 dl_maybe[DL_MAYBE_CNT];
+extern struct dl_named dl_named[DL_NAMED_CNT];
+extern const volatile __u32 dl_ring_shift;
+extern const volatile __u32 dl_self_tgid;
+extern const volatile __u32 dl_page_sz;
+
+/* --- the filter ------------------------------------------------------------------------------ */
+
+/*
+ * The recorded process of a thread group, or NULL. One byte tells nearly all strangers from it
+ * before the hash is looked up. A byte is never cleared: a reused slot only costs a look-up.
+ */
+static __always_inline struct dl_target *dl_target_of(__u32 tgid)
+{
+	if (!dl_maybe[tgid & (DL_MAYBE_CNT - 1)])
+		return NULL;
+	return bpf_map_lookup_elem(&dl_targets, &tgid);
+}
+
+/* --- losses and rings ------------------------------------------------------------------------ */
+
+static __always_inline void dl_lost(__u32 cause, __u32 kind)
+{
+	struct dl_losses *l = bpf_map_lookup_elem(&dl_loss, &cause);
+
+	if (l && kind < DL_EV_MAX)
+		__sync_fetch_and_add(&l->cnt[kind], 1);
+}
+
+static __always_inline void dl_hdr_init(struct dl_hdr *h, __u32 kind, __u32 size, __u64 ts, __u32 pid,
+					__u32 tid)
+{
+	h->size = size;
+	h->kind = kind;
+	h->tid = tid;
+	h->ts = ts;
+	h->pid = pid;
+	h->cpu = bpf_get_smp_processor_id();
+	h->flags = 0;
+}
+
+/* The ring of this CPU's group. Nobody is woken: wake-ups would feed back into the trace. */
+static __always_inline void dl_out(void *ev, __u64 size, __u32 kind)
+{
+	__u32 group = bpf_get_smp_processor_id() >> dl_ring_shift;
+	void *ring = bpf_map_lookup_elem(&dl_rings, &group);
+
+	if (!ring || bpf_ringbuf_output(ring, ev, size, BPF_RB_NO_WAKEUP))
+		dl_lost(DL_LOSS_RING_FULL, kind);
+}
+
+/* The ring of crash and lifecycle events, which wakes its reader. */
+static __always_inline void dl_out_crash(void *ev, __u64 size, __u32 kind)
+{
+	if (bpf_ringbuf_output(&dl_crash, ev, size, 0))
+		dl_lost(DL_LOSS_RING_FULL, kind);
+}
+
+/*
+ * The length of a text that bpf_probe_read_kernel_str() said takes n bytes with its NUL, for a buffer
+ * of max bytes, a power of two. The mask is there for the verifier, which loses the comparison when
+ * clang moves the arithmetic.
+ */
+#define DL_TEXT_LEN(n, max) ({ \
+	__u64 _len = (n) < 1 || (n) > (max) ? 0 : (n) - 1; \
+	asm volatile("%0 &= %1" : "+r"(_len) : "i"((max) - 1)); \
+	_len; \
+})
+
+/* --- names of foreign threads ----------------------------------------------------------------- */
+
+/* Sends the name of a thread outside the tree when it was not sent yet. */
+static __always_inline void dl_name_foreign(struct task_struct *t, __u32 pid, __u32 tid, __u32 flags,
+					    __u64 now)
+{
+	__u32 sig = (__u32)(BPF_CORE_READ(t, start_time) >> 10) * 2654435761u +
+		    (__u32)BPF_CORE_READ(t, self_exec_id) + 1;
+	struct dl_named *n = &dl_named[tid & (DL_NAMED_CNT - 1)];
+
+	if (n->tid == tid && n->sig == sig)
+		return;
+	n->tid = tid;
+	n->sig = sig;
+
+	struct dl_ev_name ev = {};
+
+	dl_hdr_init(&ev.h, DL_EV_NAME, sizeof(ev), now, pid, tid);
+	ev.h.flags = DL_HDR_FOREIGN;
+	ev.flags = flags & PF_KTHREAD ? DL_NM_KTHREAD : 0;
+	bpf_probe_read_kernel_str(&ev.comm, sizeof(ev.comm), &t->comm);
+	dl_out(&ev, sizeof(ev), DL_EV_NAME);
+}
+
+#endif

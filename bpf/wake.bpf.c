@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Wake-ups, in the waker's context: of threads of the tree by anybody, and by threads of the tree
+ * of foreign user threads, since those may be asked to do something for them.
+ */
+#include "dlbpf.bpf.h"
+
+/* The waker: the current thread, which an interrupt may only have borrowed. */
+static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *waker)
+{
+	struct task_struct *cur = (void *)bpf_get_current_task();
+	__u32 flags = PF_KTHREAD;
+	struct dl_regs r;
+
+	ev->syscall = -1;
+	if (!ev->h.tid) {
+		/* The idle task does nothing by itself. */
+		ev->flags |= DL_WK_IRQ | DL_WK_KTHREAD;
+		ev->h.flags |= DL_HDR_FOREIGN;
+		return;
+	}
+	if (waker) {
+		flags = 0;
+	} else {
+		flags = BPF_CORE_READ(cur, flags);
+		ev->h.flags |= DL_HDR_FOREIGN;
+		dl_name_foreign(cur, ev->h.pid, ev->h.tid, flags, ev->h.ts);
+	}
+	if (flags & PF_KTHREAD) {
+		ev->flags |= DL_WK_KTHREAD;
+		return;
+	}
+	dl_current_regs(&r);
+	ev->syscall = r.nr;
+	if (ev->syscall >= 0) {
+		ev->arg0 = r.a[0];
+		ev->arg1 = r.a[1];
+	}
+}
+
+static __always_inline int on_wake(struct task_struct *p, __u32 flags)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct dl_target *wakee = dl_target_of(p->tgid), *waker = dl_target_of(id >> 32);
+	struct dl_ev_wake ev = {};
+	__u64 now;
+
+	if (!wakee) {
+		barrier_var(waker);	/* or clang ORs the pointers, which the verifier forbids */
+		/* The recorder's own reader is woken by crash events: that is no news. */
+		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid)
+			return 0;
+		flags |= DL_WK_FOREIGN_WAKEE;
+	}
+	now = bpf_ktime_get_ns();
+	dl_hdr_init(&ev.h, DL_EV_WAKE, sizeof(ev), now, id >> 32, id);
+	ev.wakee_tid = p->pid;
+	ev.wakee_pid = p->tgid;
+	ev.flags = flags;
+	ev.wakee_state = dl_task_state(p);
+	ev.throttle_cnt = dl_task_throttle(p);
+	fill_waker(&ev, waker);
+	if (!wakee)
+		dl_name_foreign(p, ev.wakee_pid, ev.wakee_tid, 0, now);
+	dl_out(&ev, sizeof(ev), DL_EV_WAKE);
+	return 0;
+}
+
+SEC("?tp_btf/sched_waking")
+int BPF_PROG(dl_waking, struct task_struct *p)
+{
+	return on_wake(p, 0);
+}
+
+SEC("?tp_btf/sched_wakeup_new")
+int BPF_PROG(dl_wakeup_new, struct task_struct *p)
+{
+	return on_wake(p, DL_WK_NEW);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the BPF programs and their loader share beyond the events: map values, limits and the table
+ * of system calls. Never written to a file, so it may change at any time.
+ */
+#ifndef DLBPF_BPF_SHARED_H
+#define DLBPF_BPF_SHARED_H
+
+#include <dlbpf/event.h>
+
+#define DL_TARGETS_MAX 16384	/* recorded processes alive at a time */
+#define DL_MAYBE_CNT 65536	/* slots of the filter in front of the target map */
+#define DL_NAMED_CNT 4096
+#define DL_WAITS_CNT 4096
+#define DL_SYSCALL_CNT 512
+#define DL_KSTACK_MAX 48	/* kernel frames kept */
+#define DL_USTACK_MAX 32	/* user frames kept */
+#define DL_PATH_MAX 256		/* bytes of an exec's path */
+#define DL_TAIL_MAX 128		/* bytes of a file's or cgroup's name */
+
+enum dl_target_flag {
+	DL_TG_ROOT = 1 << 0,	/* the process that was asked for */
+	DL_TG_QUARTET = 1 << 1,	/* known to have PyTorch's four handlers: not looked at again */
+	DL_TG_DEAD = 1 << 2,	/* its last thread has ended; userspace removes it a little later */
+};
+
+struct dl_target {
+	__u32 flags;
+	__u32 reserved;
+	__u64 mem_ts;		/* last MEM event */
+	__u64 mem_swap;		/* swapped pages then */
+};
+
+/* Foreign threads whose name was sent: direct-mapped by tid, so a collision sends a name again. */
+struct dl_named {
+	__u32 tid;
+	__u32 sig;		/* of start time and execs: tids are reused, names change with exec */
+};
+
+/* Relative time-outs of waits that may sleep more than once: direct-mapped by tid. */
+struct dl_wait {
+	__u32 tid;
+	__u32 sig;		/* of the call and the place it was made from */
+	__u64 deadline;
+	__u64 exec_ns;
+};
+
+/* Which argument of a system call is the descriptor it waits for ... */
+enum dl_sc_fd {
+	DL_SC_FD_NONE = 0,
+	DL_SC_FD_ARG0,
+	DL_SC_FD_ARG1,
+	DL_SC_FD_POLL,		/* the first struct pollfd at argument 0 */
+};
+
+/* ... and where its time-out is. */
+enum dl_sc_timeout {
+	DL_SC_TO_NONE = 0,
+	DL_SC_TO_FUTEX,
+	DL_SC_TO_MS_ARG2,	/* milliseconds, negative for ever */
+	DL_SC_TO_MS_ARG3,
+	DL_SC_TO_TS_ARG0,	/* a relative struct timespec */
+	DL_SC_TO_TS_ARG2,
+	DL_SC_TO_TS_ARG3,
+	DL_SC_TO_TS_ARG4,
+	DL_SC_TO_TV_ARG4,	/* a relative struct timeval */
+	DL_SC_TO_CLOCK_NANOSLEEP,
+};
+
+struct dl_syscall {
+	__u8 fd;		/* enum dl_sc_fd */
+	__u8 timeout;		/* enum dl_sc_timeout */
+};
+
+struct dl_losses {
+	__u64 cnt[DL_EV_MAX];	/* by kind; the map's key is enum dl_loss_cause */
+};
+
+#endif

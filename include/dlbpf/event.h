@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The event structs and enumerations, made from events.def. Included by BPF programs (behind
+ * vmlinux.h), by the CUPTI collector and by userspace, so it uses the kernel's __u types only.
+ *
+ * Layout rule: little-endian, no implicit padding, a size that is a multiple of 8. dl_hdr.size is
+ * the size of the fixed part and the tail together, so a reader steps over kinds it does not know.
+ */
+#ifndef DLBPF_EVENT_H
+#define DLBPF_EVENT_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+struct dl_hdr {
+	__u16 size;	/* bytes of the whole event, this header and the tail included */
+	__u16 kind;	/* enum dl_kind */
+	__u32 tid;	/* thread, host id; 0 the idle task, or nobody */
+	__u64 ts;	/* CLOCK_MONOTONIC nanoseconds */
+	__u32 pid;	/* process, host id */
+	__u16 cpu;	/* CPU it happened on; 0xffff where it has none */
+	__u16 flags;	/* enum dl_hdr_flag */
+};
+
+#define DL_CPU_NONE 0xffff
+#define DL_EVENT_MAX_SZ 4096	/* no event is larger, its tail included */
+
+enum dl_hdr_flag {
+	DL_HDR_FOREIGN = 1 << 0,	/* the header's thread is outside the recorded tree */
+	DL_HDR_UNSURE = 1 << 1,	/* times were converted across a jump of the clock they came from */
+};
+
+typedef struct { char s[16]; } dl_c16;
+typedef struct { __u8 b[32]; } dl_x32;
+
+#define DL_CTYPE_u16 __u16
+#define DL_CTYPE_u32 __u32
+#define DL_CTYPE_u64 __u64
+#define DL_CTYPE_s32 __s32
+#define DL_CTYPE_s64 __s64
+#define DL_CTYPE_c16 dl_c16
+#define DL_CTYPE_x32 dl_x32
+
+#define EVENT(NAME, tag, id, group, tail, doc) struct dl_ev_##tag { struct dl_hdr h;
+#define FIELD(tag, type, name, unit, doc) DL_CTYPE_##type name;
+#define END(NAME, tag) };
+#include "events.def"
+#undef EVENT
+#undef FIELD
+#undef END
+
+enum dl_kind {
+	DL_EV_NONE = 0,
+#define EVENT(NAME, tag, id, group, tail, doc) DL_EV_##NAME = id,
+#define FIELD(tag, type, name, unit, doc)
+#define END(NAME, tag)
+#include "events.def"
+#undef EVENT
+#undef FIELD
+#undef END
+	DL_EV_MAX = 64,	/* above every id; grows with them */
+};
+
+#define EVENT(NAME, tag, id, group, tail, doc) _Static_assert(sizeof(struct dl_ev_##tag) == sizeof(struct dl_hdr)
+#define FIELD(tag, type, name, unit, doc) + sizeof(DL_CTYPE_##type)
+#define END(NAME, tag) , #tag " has implicit padding"); \
+	_Static_assert(sizeof(struct dl_ev_##tag) % 8 == 0, #tag " is no multiple of 8 bytes"); \
+	_Static_assert(DL_EV_##NAME < DL_EV_MAX, #tag ": raise DL_EV_MAX");
+#include "events.def"
+#undef EVENT
+#undef FIELD
+#undef END
+
+enum dl_file_kind {
+	DL_FILE_NONE = 0,
+	DL_FILE_FIFO,		/* pipe or named pipe */
+	DL_FILE_UNIX,		/* AF_UNIX socket */
+	DL_FILE_INET,		/* AF_INET or AF_INET6 socket */
+	DL_FILE_SOCK,		/* any other socket */
+	DL_FILE_REG,		/* regular file */
+	DL_FILE_DIR,
+	DL_FILE_BLK,
+	DL_FILE_CHR,
+	DL_FILE_ANON,		/* eventfd, epoll, pidfd, ... */
+};
+
+enum dl_switch_flag {
+	DL_SW_IOWAIT = 1 << 0,	/* in_iowait */
+	DL_SW_MEMSTALL = 1 << 1,	/* in_memstall: inside reclaim, or thrashing */
+	DL_SW_EXCEPTION = 1 << 2,	/* entered the kernel by an exception or interrupt, no system call */
+	DL_SW_PREEMPT = 1 << 3,	/* preempted in the kernel */
+	DL_SW_QUARTET = 1 << 4,	/* has PyTorch's handlers for SIGBUS, SIGSEGV, SIGFPE and SIGTERM */
+	DL_SW_SIGBLOCK = 1 << 5,	/* nearly all signals are blocked: PyTorch's resource sharer */
+	DL_SW_NEXT_FOREIGN = 1 << 6,	/* the thread switched in is outside the tree */
+	DL_SW_KTHREAD = 1 << 7,	/* the thread switched out is a kernel thread */
+	DL_SW_EXITING = 1 << 8,	/* PF_EXITING */
+	DL_SW_COMPAT = 1 << 9,	/* 32-bit system call: number and arguments are not read */
+	DL_SW_RT_DEADLINE = 1 << 10,	/* deadline was given in CLOCK_REALTIME and converted */
+	DL_SW_BLOCKIO = 1 << 11,	/* has a plugged or in-flight block request of its own */
+};
+
+enum dl_wake_flag {
+	DL_WK_NEW = 1 << 0,	/* the first wake of a new thread */
+	DL_WK_IRQ = 1 << 1,	/* known to come from an interrupt */
+	DL_WK_NOT_IRQ = 1 << 2,	/* known to come from the waker's own doing */
+	DL_WK_FOREIGN_WAKEE = 1 << 3,	/* the woken thread is outside the tree */
+	DL_WK_KTHREAD = 1 << 4,	/* the waker is a kernel thread */
+};
+
+enum dl_name_flag {
+	DL_NM_KTHREAD = 1 << 0,	/* a kernel thread */
+};
+
+enum dl_exit_flag {
+	DL_EX_LAST = 1 << 0,	/* the last thread of its process */
+	DL_EX_CORE = 1 << 1,	/* a core was dumped */
+	DL_EX_ROOT = 1 << 2,	/* the process that was asked for */
+};
+
+enum dl_task_flag {
+	DL_TF_ROOT = 1 << 0,	/* the process that was asked for */
+	DL_TF_LATE = 1 << 1,	/* found after the recording began */
+	DL_TF_GONE = 1 << 2,	/* could not be read: it ended first */
+};
+
+enum dl_fault_kind {
+	DL_FAULT_UNKNOWN = 0,
+	DL_FAULT_FILE,
+	DL_FAULT_SWAP,
+	DL_FAULT_SHMEM,
+};
+
+enum dl_reclaim_kind {
+	DL_RECLAIM_DIRECT = 1,	/* the machine is short of memory */
+	DL_RECLAIM_MEMCG,	/* the cgroup is at its limit */
+};
+
+enum dl_sigbus_flag {
+	DL_SB_NO_VMA = 1 << 0,	/* nothing is mapped there, or it could not be looked up */
+	DL_SB_WRITE = 1 << 1,	/* the mapping is writable */
+	DL_SB_SHARED = 1 << 2,
+	DL_SB_HUGETLB = 1 << 3,
+	DL_SB_PAST_END = 1 << 4,	/* the address lies behind the end of the file */
+	DL_SB_FROM_PROC = 1 << 5,	/* found by the recorder in /proc, a moment later */
+};
+
+enum dl_oom_flag {
+	DL_OOM_MEMCG = 1 << 0,	/* a cgroup's limit */
+	DL_OOM_FOREIGN = 1 << 1,	/* the victim is outside the tree */
+};
+
+enum dl_block_op {
+	DL_BLOCK_READ = 0,
+	DL_BLOCK_WRITE = 1,
+	DL_BLOCK_OTHER = 2,
+};
+
+enum dl_sample_mode {
+	DL_SAMPLE_USER = 0,
+	DL_SAMPLE_KERNEL = 1,
+};
+
+enum dl_gpu_state {
+	DL_GPU_NONE = 0,
+	DL_GPU_COLLECTOR,	/* CUPTI, through libdlbpf_cupti.so */
+	DL_GPU_UPROBES,
+	DL_GPU_BUSY,		/* another tool holds CUPTI */
+	DL_GPU_FAILED,
+	DL_GPU_STOPPED,
+};
+
+enum dl_gpu_source_flag {
+	DL_GPU_SIMULATED = 1 << 0,	/* the device is made of software */
+};
+
+enum dl_gpu_dir {
+	DL_GPU_HTOD = 1,
+	DL_GPU_DTOH = 2,
+	DL_GPU_HTOA = 3,
+	DL_GPU_ATOH = 4,
+	DL_GPU_ATOA = 5,
+	DL_GPU_ATOD = 6,
+	DL_GPU_DTOA = 7,
+	DL_GPU_DTOD = 8,
+	DL_GPU_HTOH = 9,
+	DL_GPU_PTOP = 10,
+};
+
+enum dl_gpu_mem {
+	DL_GPU_MEM_UNKNOWN = 0,
+	DL_GPU_MEM_PAGEABLE = 1,
+	DL_GPU_MEM_PINNED = 2,
+	DL_GPU_MEM_DEVICE = 3,
+	DL_GPU_MEM_ARRAY = 4,
+	DL_GPU_MEM_MANAGED = 5,
+};
+
+enum dl_gpu_sync_type {
+	DL_GPU_SYNC_EVENT = 1,
+	DL_GPU_SYNC_STREAM_WAIT = 2,	/* one stream waits for another: the host does not */
+	DL_GPU_SYNC_STREAM = 3,
+	DL_GPU_SYNC_CONTEXT = 4,
+};
+
+enum dl_gpu_domain {
+	DL_GPU_RUNTIME = 1,
+	DL_GPU_DRIVER = 2,
+};
+
+/* What the analysis needs to know of a call; the collector has the table of cbids. */
+enum dl_gpu_call {
+	DL_CALL_OTHER = 0,
+	DL_CALL_LAUNCH,
+	DL_CALL_GRAPH_LAUNCH,
+	DL_CALL_COPY,
+	DL_CALL_MEMSET,
+	DL_CALL_SYNC,
+	DL_CALL_ALLOC,		/* device memory */
+	DL_CALL_HOST_ALLOC,	/* pinned memory */
+	DL_CALL_FREE,
+	DL_CALL_MODULE,		/* module or library load */
+	DL_CALL_GRAPH,		/* graph instantiation and capture */
+};
+
+/* Rings 0 .. DL_RING_SCHED_MAX - 1 are those of groups of CPUs. */
+enum dl_ring {
+	DL_RING_SCHED_MAX = 64,
+	DL_RING_CRASH = 64,
+	DL_RING_GPU = 65,
+	DL_RING_WRITER = 66,	/* the recorder itself */
+};
+
+enum dl_loss_cause {
+	DL_LOSS_NONE = 0,
+	DL_LOSS_RING_FULL,
+	DL_LOSS_RECURSION,	/* a program was not run since one was running on that CPU */
+	DL_LOSS_MAP_FULL,
+	DL_LOSS_STACK,		/* no stack could be taken */
+	DL_LOSS_LATE,		/* arrived after its time had been written */
+	DL_LOSS_INVALID,	/* malformed: not believed */
+	DL_LOSS_GPU,		/* the collector's, see GPU_DROP */
+	DL_LOSS_CAUSE_MAX,
+};
+
+enum dl_source {
+	DL_SRC_NONE = 0,
+	DL_SRC_SWITCH,
+	DL_SRC_WAKE,
+	DL_SRC_LIFE,
+	DL_SRC_FAULTS,
+	DL_SRC_MEM,
+	DL_SRC_SIGNALS,
+	DL_SRC_OOM,
+	DL_SRC_BLOCK,
+	DL_SRC_SAMPLES,
+	DL_SRC_CGROUP,
+	DL_SRC_SHM,
+	DL_SRC_GPU,
+	DL_SRC_SYMBOLS,
+	DL_SRC_MAX,
+};
+
+enum dl_mark {
+	DL_MARK_NONE = 0,
+	DL_MARK_START,		/* tracing began */
+	DL_MARK_STOP,		/* tracing ended; the tail says why */
+	DL_MARK_TARGET_EXIT,	/* the target ended; value is its wait status */
+	DL_MARK_SHED,		/* events were left out on purpose */
+};
+
+#endif

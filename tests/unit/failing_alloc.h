@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Allocations that fail on demand, for a test program as a whole: after alloc_left more of them every
+ * one fails. Not under the address sanitizer, which has an allocator of its own.
+ */
+#ifndef DLBPF_FAILING_ALLOC_H
+#define DLBPF_FAILING_ALLOC_H
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+
+#ifdef __SANITIZE_ADDRESS__
+#define FAILING_ALLOC 0
+static long alloc_left = LONG_MAX;
+#else
+#define FAILING_ALLOC 1
+
+static long alloc_left = LONG_MAX;
+
+void *__libc_malloc(size_t sz);
+void *__libc_calloc(size_t cnt, size_t sz);
+void *__libc_realloc(void *p, size_t sz);
+
+static int alloc_fails(void)
+{
+	if (alloc_left == LONG_MAX || alloc_left-- > 0)
+		return 0;
+	alloc_left = 0;
+	errno = ENOMEM;
+	return 1;
+}
+
+void *malloc(size_t sz)
+{
+	return alloc_fails() ? NULL : __libc_malloc(sz);
+}
+
+void *calloc(size_t cnt, size_t sz)
+{
+	return alloc_fails() ? NULL : __libc_calloc(cnt, sz);
+}
+
+void *realloc(void *p, size_t sz)
+{
+	return alloc_fails() ? NULL : __libc_realloc(p, sz);
+}
+
+#endif
+#endif

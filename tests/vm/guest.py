@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Inside the guest: records a loader of known behaviour with the binary built outside, and compares
+the report with what was planted. Also runs outside, on the machine's own kernel."""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+
+import dlbpf  # noqa: E402
+from dlbpf import check  # noqa: E402
+
+LOADER = [dlbpf.PYTHON, os.path.join(HERE, "loader.py")]
+SECONDS = "3"
+
+
+def planted(where, mode):
+    """Records the loader; returns what it said and the report."""
+    trace = os.path.join(where, f"{mode}.dlbpf")
+    rec = dlbpf.record(LOADER + [mode, SECONDS], trace, timeout=90, rc=1 if mode == "killed" else 0)
+    return rec.lines()[-1], dlbpf.report(trace)
+
+
+def processes(said, r):
+    roles = {p["pid"]: p["role"] for p in r["processes"]}
+    dlbpf.equal(roles.get(said["pid"]), "trainer", "the role of the loader's main process")
+    for pid in said["workers"]:
+        dlbpf.equal(roles.get(pid), "worker", f"the role of worker {pid}")
+    dlbpf.equal(r["trace"]["lost"], 0, "the number of lost events")
+    check(r["trace"]["complete"], "the trace is not complete")
+
+
+def compute(where):
+    """40 ms of work a batch, two workers: nearly all of the trainer's time is waiting for them."""
+    said, r = planted(where, "compute")
+    processes(said, r)
+    dlbpf.verdict_is(r, "decode", 0.5)
+    waited = r["waits"]["total_ns"] / 1e9
+    check(waited > 0.6 * said["seconds"], f"waited {waited:.2f} of {said['seconds']} s")
+
+
+def sleep(where):
+    said, r = planted(where, "sleep")
+    processes(said, r)
+    dlbpf.verdict_is(r, "sleep", 0.5)
+
+
+def host(where):
+    """The trainer works 40 ms for each batch and its workers 2: it waits only while they begin."""
+    said, r = planted(where, "host")
+    processes(said, r)
+    waited = r["waits"]["total_ns"] / 1e9
+    check(waited < 0.5 * said["seconds"] or dlbpf.shares(r).get("host", 0) > 0.5,
+          f"waited {waited:.2f} of {said['seconds']} s for {dlbpf.describe(r)}")
+
+
+def killed(where):
+    said, r = planted(where, "killed")
+    crash = r["crash"]
+    check(crash, "no crash in the report")
+    dlbpf.equal(crash["pid"], said["victim"], "the process that died first")
+    dlbpf.equal(crash["signal"], 9, "its signal")
+    dlbpf.equal(crash["cause"], "killed-by", "the cause")
+    check(str(said["killer"]) in crash["text"], f"the killer {said['killer']} is not named: {crash['text']}")
+
+
+def quota(where):
+    """A cgroup that gives both workers a fifth of a CPU."""
+    group = "/sys/fs/cgroup/dlbpf-test"
+    dlbpf.need(os.path.exists("/sys/fs/cgroup/cgroup.controllers"), "no cgroup v2 here")
+    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+        f.write("+cpu")
+    os.makedirs(group, exist_ok=True)
+    try:
+        with open(os.path.join(group, "cpu.max"), "w") as f:
+            f.write("20000 100000")
+        trace = os.path.join(where, "quota.dlbpf")
+        enter = f"echo $$ >{group}/cgroup.procs; exec \"$@\""
+        dlbpf.record(["sh", "-c", enter, "-"] + LOADER + ["compute", SECONDS], trace, timeout=120)
+        r = dlbpf.report(trace)
+        dlbpf.verdict_is(r, "cpu-quota", 0.5)
+    finally:
+        try:
+            os.rmdir(group)
+        except OSError:
+            pass
+
+
+def attach(where):
+    """A recorder that comes later finds the tree as it is."""
+    p = subprocess.Popen(LOADER + ["compute", "8"], stdout=subprocess.PIPE, text=True)
+    try:
+        trace = os.path.join(where, "attach.dlbpf")
+        dlbpf.wait_until(lambda: len(children(p.pid)) >= 2, 20, "worker")
+        dlbpf.record_pid(p.pid, trace, 2)
+        r = dlbpf.report(trace)
+    finally:
+        dlbpf.stop(p)
+        p.stdout.close()
+    dlbpf.verdict_is(r, "decode", 0.5, unexplained=0.1)
+    roles = [q["role"] for q in r["processes"]]
+    check(roles.count("worker") == 2 and "trainer" in roles, f"roles are {roles}")
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return f.read().split()
+    except OSError:
+        return []
+
+
+def main():
+    release = os.uname().release
+    tests = dlbpf.Tests(f"{release}: " if os.environ.get("VM_RUN") else "")
+    which = sys.argv[1:] or ["compute", "sleep", "host", "killed", "attach", "quota"]
+    with tempfile.TemporaryDirectory(prefix="dlbpf-vm-") as where:
+        for name in which:
+            tests.run(f"{name}", globals()[name], where)
+        if tests.failed:
+            for name in sorted(os.listdir(where)):
+                if not name.endswith(".dlbpf"):
+                    continue
+                p = subprocess.run([dlbpf.DLBPF, "report", os.path.join(where, name)], capture_output=True, text=True)
+                print(f"--- {name}\n{p.stdout[:2500]}{p.stderr[:500]}")
+    tests.exit()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int dl_vec_grow(void **v, size_t cnt, size_t *cap, size_t more, size_t sz)
+{
+	size_t want, bytes;
+	void *grown;
+
+	if (*cap - cnt >= more)
+		return 0;
+	if (__builtin_add_overflow(cnt, more, &want))
+		return -ENOMEM;
+	if (want < *cap + *cap / 2)
+		want = *cap + *cap / 2;
+	if (want < 16)
+		want = 16;
+	if (__builtin_mul_overflow(want, sz, &bytes))
+		return -ENOMEM;
+	grown = realloc(*v, bytes);
+	if (!grown)
+		return -ENOMEM;
+	*v = grown;
+	*cap = want;
+	return 0;
+}
+
+void *dl_vec_at_zeroed(void *v, size_t index, size_t sz)
+{
+	return memset((char *)v + index * sz, 0, sz);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Growing arrays. A vector is any struct with the members { T *v; size_t cnt, cap; }, zeroed to
+ * begin with:
+ *
+ *	struct { struct seg *v; size_t cnt, cap; } segs = {};
+ *	struct seg *s = vec_push(&segs);	// zeroed; NULL without memory
+ */
+#ifndef DLBPF_BASE_VEC_H
+#define DLBPF_BASE_VEC_H
+
+#include <stddef.h>
+
+/* Makes room for cnt more of size sz; returns 0 or -ENOMEM. */
+int dl_vec_grow(void **v, size_t cnt, size_t *cap, size_t more, size_t sz);
+
+/* Zeroes the element at index and returns it. */
+void *dl_vec_at_zeroed(void *v, size_t index, size_t sz);
+
+#define DL_VEC(type) struct { type *v; size_t cnt, cap; }
+
+#define vec_reserve(vec, more) \
+	dl_vec_grow((void **)&(vec)->v, (vec)->cnt, &(vec)->cap, (more), sizeof(*(vec)->v))
+
+#define vec_push(vec) \
+	((__typeof__((vec)->v))(vec_reserve(vec, 1) ? NULL : \
+		dl_vec_at_zeroed((vec)->v, (vec)->cnt++, sizeof(*(vec)->v))))
+
+#define vec_last(vec) ((vec)->cnt ? &(vec)->v[(vec)->cnt - 1] : NULL)
+
+#define vec_free(vec) do { \
+	free((vec)->v); (vec)->v = NULL; (vec)->cnt = (vec)->cap = 0; \
+} while (0)
+
+#define vec_for_each(vec, it) \
+	for (__typeof__(&*(vec)->v) it = (vec)->v; it < (vec)->v + (vec)->cnt; it++)
+
+#endif

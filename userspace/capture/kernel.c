@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The kernel side as one object: opening, draining, losses, statistics. */
+#include "capture/kernel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "base/cleanup.h"
+#include "capture/kernel_priv.h"
+
+static int64_t clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return ts.tv_sec * 1000000000LL + ts.tv_nsec;
+}
+
+uint64_t dl_kernel_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Deadlines in other clocks are converted in BPF with these; CLOCK_REALTIME may be set at any time. */
+static void update_clocks(struct dl_kernel *k)
+{
+	int64_t before = clock_ns(CLOCK_MONOTONIC), real = clock_ns(CLOCK_REALTIME), boot = clock_ns(CLOCK_BOOTTIME);
+	int64_t mono = (before + clock_ns(CLOCK_MONOTONIC)) / 2;
+
+	k->skel->bss->dl_realtime_off_ns = real - mono;
+	k->skel->bss->dl_boottime_off_ns = boot - mono;
+}
+
+/* --- draining -------------------------------------------------------------------------------- */
+
+static int note_exit(struct dl_kernel *k, const struct dl_ev_exit *ev)
+{
+	struct dl_dead *dead;
+
+	if (!(ev->flags & DL_EX_LAST))
+		return 0;
+	dead = vec_push(&k->dead);
+	if (!dead)
+		return -ENOMEM;
+	*dead = (struct dl_dead){ .pid = ev->h.pid, .ts = ev->h.ts };
+	return 0;
+}
+
+static int on_event(void *ctx, void *data, size_t sz)
+{
+	struct dl_kernel *k = ctx;
+	const struct dl_hdr *ev = data;
+	int err = 0;
+
+	if (sz < sizeof(*ev) || ev->size != sz)
+		return -EINVAL;	/* our own programs wrote it */
+	if (ev->kind == DL_EV_SAMPLE || (ev->kind == DL_EV_SWITCH && sz > sizeof(struct dl_ev_switch)))
+		return dl_kernel_emit_stacked(k, ev);
+	if (ev->kind == DL_EV_EXIT)
+		err = note_exit(k, data);
+	return err ? err : k->sink->emit(k->sink, ev);
+}
+
+int dl_kernel_drain(struct dl_kernel *k)
+{
+	int a, b;
+
+	update_clocks(k);
+	a = ring_buffer__consume(k->crash);
+	if (a < 0)
+		return a;
+	b = ring_buffer__consume(k->sched);
+	if (b < 0)
+		return b;
+	dl_kernel_reap(k);
+	return a + b;
+}
+
+int dl_kernel_fd(const struct dl_kernel *k)
+{
+	return ring_buffer__epoll_fd(k->crash);
+}
+
+/* --- losses ---------------------------------------------------------------------------------- */
+
+static bool is_crash_kind(unsigned int kind)
+{
+	switch (kind) {
+	case DL_EV_FORK:
+	case DL_EV_EXEC:
+	case DL_EV_EXIT:
+	case DL_EV_SIGNAL:
+	case DL_EV_SIGBUS_MAP:
+	case DL_EV_SIGNAL_DELIVER:
+	case DL_EV_OOM_KILL:
+		return true;
+	}
+	return false;
+}
+
+/* Emits the new total of one counter when it has grown. */
+static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint32_t kind, uint64_t cnt)
+{
+	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
+	uint64_t key = (uint64_t)ring << 32 | cause << 16 | kind, old = 0;
+	int err;
+
+	dl_map_get(&k->losses, key, &old);
+	if (cnt <= old)
+		return 0;
+	err = dl_map_set(&k->losses, key, cnt);
+	if (err)
+		return err;
+	k->loss_total += cnt - old;
+	ev.ring = ring;
+	ev.cause = cause;
+	ev.kind = kind;
+	ev.cnt = cnt;
+	return k->sink->emit(k->sink, &ev.h);
+}
+
+static int report_cause(struct dl_kernel *k, uint32_t cause, const struct dl_losses *by_cpu)
+{
+	for (uint32_t kind = 0; kind < DL_EV_MAX; kind++) {
+		uint64_t by_ring[DL_RING_CRASH + 1] = {};
+
+		for (int cpu = 0; cpu < k->cpus; cpu++)
+			by_ring[is_crash_kind(kind) ? DL_RING_CRASH : cpu >> k->group_shift] += by_cpu[cpu].cnt[kind];
+		for (uint32_t ring = 0; ring <= DL_RING_CRASH; ring++) {
+			int err = report_loss(k, ring, cause, kind, by_ring[ring]);
+
+			if (err)
+				return err;
+		}
+	}
+	return 0;
+}
+
+/* A program is not run when it interrupts itself on a CPU. The kernel counts that by program, not
+ * by CPU, so these stand under the first ring. */
+static int report_misses(struct dl_kernel *k)
+{
+	uint64_t by_kind[DL_EV_MAX] = {};
+
+	for (int i = 0; i < dl_prog_rule_cnt; i++) {
+		struct bpf_prog_info info = {};
+		__u32 sz = sizeof(info);
+
+		if (k->use[i] && !bpf_obj_get_info_by_fd(bpf_program__fd(dl_rule_prog(k, &dl_prog_rules[i])), &info, &sz))
+			by_kind[dl_prog_rules[i].kind] += info.recursion_misses;
+	}
+	for (uint32_t kind = 0; kind < DL_EV_MAX; kind++) {
+		int err = report_loss(k, is_crash_kind(kind) ? DL_RING_CRASH : 0, DL_LOSS_RECURSION, kind, by_kind[kind]);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total)
+{
+	_cleanup_free_ struct dl_losses *by_cpu = calloc(k->cpus, sizeof(*by_cpu));
+	int err;
+
+	if (!by_cpu)
+		return -ENOMEM;
+	for (__u32 cause = 1; cause < DL_LOSS_CAUSE_MAX; cause++) {
+		if (bpf_map_lookup_elem(bpf_map__fd(k->skel->maps.dl_loss), &cause, by_cpu))
+			return -errno;
+		err = report_cause(k, cause, by_cpu);
+		if (err)
+			return err;
+	}
+	err = report_misses(k);
+	if (err)
+		return err;
+	*ret_total = k->loss_total;
+	return 0;
+}
+
+int dl_kernel_prog_stats(const struct dl_kernel *k, struct dl_prog_stat *ret, int max)
+{
+	int cnt = 0;
+
+	for (int i = 0; i < dl_prog_rule_cnt && cnt < max; i++) {
+		struct bpf_prog_info info = {};
+		__u32 sz = sizeof(info);
+
+		if (!k->use[i])
+			continue;
+		if (bpf_obj_get_info_by_fd(bpf_program__fd(dl_rule_prog(k, &dl_prog_rules[i])), &info, &sz))
+			return -errno;
+		ret[cnt++] = (struct dl_prog_stat){ .name = dl_prog_rules[i].name, .run_cnt = info.run_cnt,
+						    .run_ns = info.run_time_ns, .recursion_misses = info.recursion_misses };
+	}
+	return cnt;
+}
+
+/* --- life cycle ------------------------------------------------------------------------------ */
+
+static int open_readers(struct dl_kernel *k, struct dl_diag *d)
+{
+	k->crash = ring_buffer__new(bpf_map__fd(k->skel->maps.dl_crash), on_event, k, NULL);
+	if (!k->crash)
+		return dl_fail_errno(d, -errno, "cannot map the ring of crash events");
+	for (int i = 0; i < k->group_cnt; i++) {
+		int err = 0;
+
+		if (!i)
+			k->sched = ring_buffer__new(k->ring_fds[i], on_event, k, NULL);
+		else
+			err = ring_buffer__add(k->sched, k->ring_fds[i], on_event, k);
+		if (!k->sched || err)
+			return dl_fail_errno(d, err ? err : -errno, "cannot map ring %d", i);
+	}
+	return 0;
+}
+
+int dl_kernel_open(struct dl_kernel **ret, const struct dl_kernel_opts *opts, struct dl_sink *sink, struct dl_diag *d)
+{
+	struct dl_kernel *k = calloc(1, sizeof(*k));
+	int err;
+
+	if (!k)
+		return dl_oom(d);
+	k->sink = sink;
+	k->opts = *opts;
+	k->cpus = libbpf_num_possible_cpus();
+	for (int i = 0; i < DL_GROUP_MAX; i++)
+		k->ring_fds[i] = -1;
+	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+	err = k->cpus < 1 ? dl_fail_errno(d, k->cpus, "cannot count the CPUs") : 0;
+	if (!err)
+		err = dl_features_probe(&k->feat, d);
+	if (!err)
+		err = dl_kernel_load(k, d);
+	if (!err)
+		err = open_readers(k, d);
+	if (!err) {
+		update_clocks(k);
+		err = dl_kernel_attach(k, d);
+	}
+	if (!err) {
+		err = dl_kernel_emit_absent(k);
+		if (err)
+			dl_fail_errno(d, err, "cannot write the trace");
+	}
+	dl_log_end();
+	if (err) {
+		dl_kernel_close(k);
+		return err;
+	}
+	*ret = k;
+	return 0;
+}
+
+void dl_kernel_close(struct dl_kernel *k)
+{
+	if (!k)
+		return;
+	vec_for_each(&k->links, link)
+		bpf_link__destroy(*link);
+	vec_free(&k->links);
+	ring_buffer__free(k->sched);
+	ring_buffer__free(k->crash);
+	dlbpf_bpf__destroy(k->skel);
+	for (int i = 0; i < DL_GROUP_MAX; i++) {
+		if (k->ring_fds[i] >= 0)
+			close(k->ring_fds[i]);
+	}
+	dl_features_fini(&k->feat);
+	vec_free(&k->dead);
+	dl_map_fini(&k->stacks);
+	dl_map_fini(&k->losses);
+	free(k);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The kernel side: loads and attaches the BPF programs, says what the kernel lacks, drains rings. */
+#ifndef DLBPF_CAPTURE_KERNEL_H
+#define DLBPF_CAPTURE_KERNEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/diag.h"
+#include "capture/sink.h"
+
+struct dl_kernel;
+
+struct dl_kernel_opts {
+	uint32_t sample_hz;	/* on-CPU samples a second and CPU; 0: none */
+	uint32_t ring_sz;	/* bytes of each ring of a group of CPUs; 0: the default */
+	bool verbose;		/* libbpf's messages to stderr */
+};
+
+/*
+ * Loads everything this kernel can run and attaches it. Nothing is recorded until a target is
+ * added. What is not to be had is emitted as ABSENT events. Fails with a message that says what
+ * is missing and what to do: no root, no BTF, lockdown, no ring buffer, a 5.10 PREEMPT_RT kernel.
+ */
+int dl_kernel_open(struct dl_kernel **ret, const struct dl_kernel_opts *opts, struct dl_sink *sink,
+		   struct dl_diag *d);
+void dl_kernel_close(struct dl_kernel *k);
+
+/* Records the process and, from now on, its descendants. root: the one that was asked for. */
+int dl_kernel_add_target(struct dl_kernel *k, uint32_t pid, bool root, struct dl_diag *d);
+int dl_kernel_remove_target(struct dl_kernel *k, uint32_t pid);
+
+/* A descriptor that polls readable when crash or lifecycle events are waiting. */
+int dl_kernel_fd(const struct dl_kernel *k);
+
+/* Emits all that waits in the rings. Returns the number of events, or -errno of the sink. */
+int dl_kernel_drain(struct dl_kernel *k);
+
+/* Emits LOSS events for counters that grew since the last call; *ret_total: all losses so far. */
+int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);
+
+/* For the benchmark: run time and run count of each program since load (BPF statistics on). */
+struct dl_prog_stat { const char *name; uint64_t run_cnt, run_ns, recursion_misses; };
+int dl_kernel_prog_stats(const struct dl_kernel *k, struct dl_prog_stat *ret, int max);
+
+#endif

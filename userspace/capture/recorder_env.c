@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The recorder's samples of the environment: which groups, which /dev/shm, which processes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/recorder_int.h"
+
+enum {
+	CHAINS_MAX = 8,		/* different sets of control groups in one tree */
+	SHMS_MAX = 8,
+	PROCS_AT_ONCE = 128,	/* processes sampled in one round; the others follow in the next */
+};
+
+int dl_rec_absent(struct dl_recorder *r, uint32_t source, const char *text)
+{
+	struct dl_ev_absent ev = DL_EVENT_INIT(absent, DL_EV_ABSENT, dl_now_ns(), 0, 0);
+
+	ev.source = source;
+	return dl_emit_text(&r->sink, &ev.h, text);
+}
+
+int dl_rec_mark(struct dl_recorder *r, uint32_t what, int32_t value, const char *text)
+{
+	struct dl_ev_mark ev = DL_EVENT_INIT(mark, DL_EV_MARK, dl_now_ns(), r->root_pid, r->root_pid);
+
+	ev.what = what;
+	ev.value = value;
+	return dl_emit_text(&r->sink, &ev.h, text);
+}
+
+void dl_rec_env_open(struct dl_recorder *r)
+{
+	dl_env_host_open(&r->host);
+	r->maps_limit = dl_env_maps_limit();
+	if (dl_cg_mounts_read(&r->mounts))
+		memset(&r->mounts, 0, sizeof(r->mounts));
+}
+
+void dl_rec_env_close(struct dl_recorder *r)
+{
+	dl_env_host_close(&r->host);
+	dl_cg_mounts_fini(&r->mounts);
+	vec_for_each(&r->chains, it)
+		dl_cg_chain_close(it->chain);
+	vec_free(&r->chains);
+	vec_for_each(&r->shms, it)
+		dl_env_shm_close(&it->shm);
+	vec_free(&r->shms);
+}
+
+static int meet_groups(struct dl_recorder *r, struct dl_tree_proc *p)
+{
+	struct dl_cg_chain *chain;
+	struct dl_rec_chain *slot;
+	struct dl_diag d = {};
+	char text[16384];
+	uint64_t id;
+	int err;
+
+	if (dl_proc_read(p->fd, "cgroup", text, sizeof(text)) <= 0)
+		return 0;
+	id = dl_hash_bytes(text, strlen(text));
+	vec_for_each(&r->chains, it) {
+		if (it->id == id) {
+			if (!dl_tree_find(&r->tree, it->pid))
+				it->pid = p->pid;
+			return 0;
+		}
+	}
+	if (r->chains.cnt >= CHAINS_MAX)
+		return 0;
+	err = dl_cg_chain_open(&chain, &r->mounts, text, &d);
+	if (err == -ENOMEM)
+		return err;
+	if (err) {
+		if (r->told_cgroup || r->chains.cnt)
+			return 0;
+		r->told_cgroup = true;
+		return dl_rec_absent(r, DL_SRC_CGROUP, d.msg);
+	}
+	slot = vec_push(&r->chains);
+	if (!slot) {
+		dl_cg_chain_close(chain);
+		return -ENOMEM;
+	}
+	*slot = (struct dl_rec_chain){ chain, id, p->pid };
+	return 0;
+}
+
+static int meet_shm(struct dl_recorder *r, struct dl_tree_proc *p)
+{
+	const uint64_t ns = dl_mnt_ns(p->fd);
+	struct dl_env_shm shm;
+	struct dl_rec_shm *slot;
+
+	if (!ns || r->shms.cnt >= SHMS_MAX)
+		return 0;
+	vec_for_each(&r->shms, it) {
+		if (it->shm.mnt_ns == ns) {
+			if (!dl_tree_find(&r->tree, it->pid))
+				it->pid = p->pid;
+			return 0;
+		}
+	}
+	if (dl_env_shm_open(&shm, p->fd)) {
+		if (r->told_shm || r->shms.cnt)
+			return 0;
+		r->told_shm = true;
+		return dl_rec_absent(r, DL_SRC_SHM, "the target sees no /dev/shm");
+	}
+	slot = vec_push(&r->shms);
+	if (!slot) {
+		dl_env_shm_close(&shm);
+		return -ENOMEM;
+	}
+	*slot = (struct dl_rec_shm){ shm, p->pid };
+	return 0;
+}
+
+int dl_rec_env_meet(struct dl_recorder *r, struct dl_tree_proc *p)
+{
+	const int err = meet_groups(r, p);
+
+	return err ? err : meet_shm(r, p);
+}
+
+static int sample_procs(struct dl_recorder *r, uint64_t ts, bool at_once)
+{
+	const size_t cnt = r->tree.procs.cnt < PROCS_AT_ONCE ? r->tree.procs.cnt : PROCS_AT_ONCE;
+
+	for (size_t i = 0; i < cnt; i++) {
+		struct dl_tree_proc *p;
+		int err;
+
+		if (r->next_proc >= r->tree.procs.cnt)
+			r->next_proc = 0;
+		p = r->tree.procs.v[r->next_proc++];
+		err = dl_env_proc_emit(&p->env, &r->sink, ts, p->pid, p->fd, r->maps_limit, at_once);
+		if (err && err != -ESRCH)
+			return err;
+	}
+	return 0;
+}
+
+int dl_rec_env_sample(struct dl_recorder *r, bool at_once)
+{
+	const uint64_t ts = dl_now_ns();
+	int err;
+
+	r->env_ts = ts;
+	r->env_wanted = false;
+	/* What may be gone the next moment first. */
+	err = sample_procs(r, ts, at_once);
+	vec_for_each(&r->shms, it) {
+		const struct dl_tree_proc *p = dl_tree_find(&r->tree, it->pid);
+
+		if (!err)
+			err = dl_env_shm_emit(&it->shm, &r->sink, ts, it->pid, p ? p->fd : -1);
+	}
+	vec_for_each(&r->chains, it) {
+		if (!err)
+			err = dl_cg_chain_emit(it->chain, &r->sink, ts, it->pid);
+	}
+	return err ? err : dl_env_host_emit(&r->host, &r->sink, ts);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What the recorder's files share: recorder.c (life), recorder_look.c (events that ask for a look
+ * at something), recorder_env.c (samples). */
+#ifndef DLBPF_CAPTURE_RECORDER_INT_H
+#define DLBPF_CAPTURE_RECORDER_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/map.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "capture/cgroup.h"
+#include "capture/env.h"
+#include "capture/gpu.h"
+#include "capture/kernel.h"
+#include "capture/proc.h"
+#include "capture/recorder.h"
+#include "capture/spawn.h"
+#include "capture/symbols.h"
+#include "capture/tree.h"
+#include "trace/trace.h"
+
+/* One set of groups, or one /dev/shm, and a process that is in it. */
+struct dl_rec_chain {
+	struct dl_cg_chain *chain;
+	uint64_t id;
+	uint32_t pid;
+};
+
+struct dl_rec_shm {
+	struct dl_env_shm shm;
+	uint32_t pid;
+};
+
+struct dl_recorder {
+	struct dl_sink sink;	/* what all sources emit into */
+	const struct dl_record_opts *o;
+	struct dl_trace_writer *w;
+	struct dl_str early;	/* events from before there was a file */
+	int write_err;		/* the writer's, once it has failed */
+	uint64_t invalid;	/* events that the writer refused */
+	struct dl_kernel *k;
+	struct dl_gpu *g;
+	struct dl_symbols *sym;
+	struct dl_tree tree;
+	struct dl_spawn spawn;
+	uint32_t root_pid;
+	bool root_exited, has_status;
+	int status;
+	/* samples */
+	struct dl_env_host host;
+	struct dl_cg_mounts mounts;
+	DL_VEC(struct dl_rec_chain) chains;
+	DL_VEC(struct dl_rec_shm) shms;
+	uint64_t maps_limit;
+	size_t next_proc;	/* of a tree too large for one round */
+	bool env_wanted;	/* something crashed */
+	bool gpu_wanted;	/* a process is new: look for its collector */
+	uint64_t env_ts;
+	struct dl_map asked;	/* hashes of addresses whose names were asked for */
+	uint64_t lost;
+	bool told_cgroup, told_shm;
+};
+
+/* --- recorder_look.c --- */
+
+/* A process of the tree, found by a scan or by its fork. */
+struct dl_tree_proc *dl_rec_add_proc(struct dl_recorder *r, uint32_t pid, uint32_t ppid, bool root);
+
+/* Adds the descendants that exist already, to the kernel side too. */
+int dl_rec_add_tree(struct dl_recorder *r, uint32_t root, struct dl_diag *d);
+
+/* Everything there is to say about a process now. */
+int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags);
+
+/* After an event has been written. */
+int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev);
+
+/* Looks that are due. */
+int dl_rec_due_looks(struct dl_recorder *r, uint64_t now);
+
+/* --- recorder_env.c --- */
+
+void dl_rec_env_open(struct dl_recorder *r);
+void dl_rec_env_close(struct dl_recorder *r);
+
+/* Notes the groups and the /dev/shm of a process, when they are new. */
+int dl_rec_env_meet(struct dl_recorder *r, struct dl_tree_proc *p);
+
+/* A whole sample now; at_once: something crashed, spare nothing. */
+int dl_rec_env_sample(struct dl_recorder *r, bool at_once);
+
+int dl_rec_absent(struct dl_recorder *r, uint32_t source, const char *text);
+int dl_rec_mark(struct dl_recorder *r, uint32_t what, int32_t value, const char *text);
+
+#endif

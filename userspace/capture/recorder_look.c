@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What an event makes the recorder look at: a new process is followed and looked at a little later,
+ * when it has set its signal handlers and loaded its libraries; a crash asks for a sample at once; a
+ * stack asks for names. One switch over kinds, after the event has been written; the frequent kinds
+ * cost one comparison.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/maps.h"
+#include "capture/recorder_int.h"
+
+enum {
+	ASKED_MAX = 1 << 16,	/* addresses asked for; then they are asked for anew */
+};
+
+/* --- processes --------------------------------------------------------------------------------- */
+
+struct dl_tree_proc *dl_rec_add_proc(struct dl_recorder *r, uint32_t pid, uint32_t ppid, bool root)
+{
+	struct dl_tree_proc *p = dl_tree_add(&r->tree, pid, ppid);
+
+	if (p && root) {
+		p->root = true;
+		p->execed = true;
+	}
+	return p;
+}
+
+/* One pass; children may come before their parents in the list, so the caller repeats it. */
+static bool add_children(struct dl_recorder *r, const struct dl_pid_list *list)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < list->cnt; i++) {
+		const struct dl_pid_pair *pair = &list->v[i];
+		struct dl_tree_proc *p;
+
+		if (!dl_tree_find(&r->tree, pair->ppid) || dl_tree_find(&r->tree, pair->pid))
+			continue;
+		p = dl_rec_add_proc(r, pair->pid, pair->ppid, false);
+		if (p) {
+			p->execed = true;	/* not known: take it for one */
+			any = true;
+		}
+	}
+	return any;
+}
+
+/* The kernel side has the whole tree when this returns, and tells of what is forked from then on;
+ * what was there before is found by looking until nothing new is found. */
+int dl_rec_add_tree(struct dl_recorder *r, uint32_t root, struct dl_diag *d)
+{
+	bool any;
+	int err;
+
+	if (!dl_rec_add_proc(r, root, 0, true))
+		return dl_fail(d, -ESRCH, "process %u has just ended", root);
+	err = dl_kernel_add_target(r->k, root, true, d);
+	if (err)
+		return err;
+	do {
+		struct dl_pid_list list;
+
+		err = dl_proc_list(&list);
+		if (err)
+			return dl_fail_errno(d, err, "cannot read /proc");
+		any = add_children(r, &list);
+		vec_free(&list);
+	} while (any);
+	return 0;
+}
+
+/*
+ * Mappings are dear to read. A forked process has its parent's, which names can be found by; its own
+ * are read once, when it has lived for a while. After an exec they are read twice, and again when
+ * samples hit code that is not known.
+ */
+static bool wants_mappings(const struct dl_tree_proc *p)
+{
+	return p->execed ? p->looks <= 2 : p->looks == 2;
+}
+
+int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags)
+{
+	int err;
+
+	err = dl_tree_snapshot(&r->tree, p, &r->sink, dl_now_ns(), flags);
+	if (err)
+		return err == -ESRCH ? 0 : err;	/* its exit will be told */
+	err = dl_rec_env_meet(r, p);
+	if (err)
+		return err;
+	p->looks++;
+	if (r->sym && wants_mappings(p))
+		dl_symbols_scan(r->sym, p->pid, p->fd);	/* told as loss by its counter */
+	p->next_gpu_ts = 0;
+	r->gpu_wanted = true;
+	return 0;
+}
+
+int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
+{
+	struct dl_look look;
+
+	while (dl_tree_next_look(&r->tree, now, &look)) {
+		struct dl_tree_proc *p = dl_tree_find(&r->tree, look.pid);
+		int err;
+
+		if (!p)
+			continue;	/* a short life, told by FORK and EXIT */
+		if (look.tid)
+			err = dl_tree_snapshot_thread(p, look.tid, &r->sink, now, DL_TF_LATE);
+		else
+			err = dl_rec_look_at(r, p, DL_TF_LATE);
+		if (err && err != -ESRCH)
+			return err;
+	}
+	return 0;
+}
+
+/* --- events ------------------------------------------------------------------------------------ */
+
+static int fork_seen(struct dl_recorder *r, const struct dl_ev_fork *ev)
+{
+	if (ev->child_pid == ev->child_tid) {
+		if (!dl_rec_add_proc(r, ev->child_pid, ev->h.pid, false))
+			return 0;
+		if (r->sym)
+			dl_symbols_fork(r->sym, ev->h.pid, ev->child_pid);
+		dl_tree_look_later(&r->tree, ev->child_pid, 0, ev->h.ts);
+	} else {
+		dl_tree_look_later(&r->tree, ev->child_pid, ev->child_tid, ev->h.ts);
+	}
+	return 0;
+}
+
+static int exec_seen(struct dl_recorder *r, const struct dl_ev_exec *ev)
+{
+	struct dl_tree_proc *p = dl_tree_find(&r->tree, ev->h.pid);
+
+	if (!p)
+		return 0;
+	p->execed = true;
+	p->looks = 0;
+	p->env = (struct dl_env_proc){};
+	if (r->sym)
+		dl_symbols_exec(r->sym, ev->h.pid);
+	dl_tree_look_later(&r->tree, ev->h.pid, 0, ev->h.ts);
+	return 0;
+}
+
+static int exit_seen(struct dl_recorder *r, const struct dl_ev_exit *ev)
+{
+	int err = 0;
+
+	/* Not of every helper that says "no" by its exit code. */
+	if (ev->code & 0x7f)
+		r->env_wanted = true;
+	if (!(ev->flags & DL_EX_LAST))
+		return 0;
+	if (ev->h.pid == r->root_pid) {
+		r->root_exited = true;
+		if (!r->has_status) {
+			r->status = ev->code;
+			r->has_status = true;
+		}
+	}
+	if (r->g)
+		err = dl_gpu_forget(r->g, ev->h.pid);
+	if (r->sym)
+		dl_symbols_exit(r->sym, ev->h.pid);
+	dl_tree_remove(&r->tree, ev->h.pid);
+	return err < 0 ? err : 0;
+}
+
+static bool is_crash(int32_t sig)
+{
+	return sig == SIGBUS || sig == SIGSEGV || sig == SIGKILL || sig == SIGABRT || sig == SIGFPE ||
+	       sig == SIGILL || sig == SIGTERM;
+}
+
+/* The kernel side could not say what is mapped there, or how full its file system is. */
+static int sigbus_seen(struct dl_recorder *r, const struct dl_ev_sigbus_map *ev)
+{
+	const struct dl_tree_proc *p = dl_tree_find(&r->tree, ev->h.pid);
+	int err;
+
+	r->env_wanted = true;
+	if (!p || (ev->fault_flags & DL_SB_FROM_PROC))
+		return 0;
+	if (!(ev->fault_flags & DL_SB_NO_VMA) && (ev->fs_total || !ev->file_ino))
+		return 0;
+	err = dl_maps_emit_sigbus(&r->sink, dl_now_ns(), ev->h.pid, ev->h.tid, p->fd, ev->addr);
+	return err == -ESRCH || err == -ENOENT || err == -EACCES ? 0 : err;
+}
+
+/* --- names for stacks -------------------------------------------------------------------------- */
+
+/* True the first time, and again after very many others. */
+static bool is_new(struct dl_map *asked, uint64_t hash)
+{
+	uint64_t val;
+
+	if (dl_map_get(asked, hash, &val))
+		return false;
+	if (asked->cnt >= ASKED_MAX)
+		dl_map_fini(asked);
+	return !dl_map_set(asked, hash, 1);
+}
+
+static void want(struct dl_recorder *r, uint32_t pid, uint64_t addr)
+{
+	if (addr && is_new(&r->asked, dl_hash64(addr ^ dl_hash64(pid))))
+		dl_symbols_want(r->sym, pid, addr);
+}
+
+/* A stack with user frames comes once for each process that has it. */
+static void stack_seen(struct dl_recorder *r, const struct dl_ev_stack *ev)
+{
+	const uint64_t *addrs = (const void *)(ev + 1);
+	const size_t have = (ev->h.size - sizeof(*ev)) / sizeof(*addrs);
+	const size_t kernel = ev->kernel_cnt < have ? ev->kernel_cnt : have;
+	const size_t user = ev->user_cnt < have - kernel ? ev->user_cnt : have - kernel;
+
+	for (size_t i = 0; i < kernel; i++)
+		want(r, 0, addrs[i]);
+	for (size_t i = 0; i < user && ev->h.pid; i++)
+		want(r, ev->h.pid, addrs[kernel + i]);
+}
+
+int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
+{
+	if (ev->kind == DL_EV_SWITCH || ev->kind == DL_EV_WAKE)
+		return 0;
+	switch (ev->kind) {
+	case DL_EV_FORK:
+		return ev->flags & DL_HDR_FOREIGN ? 0 : fork_seen(r, (const void *)ev);
+	case DL_EV_EXEC:
+		return exec_seen(r, (const void *)ev);
+	case DL_EV_EXIT:
+		return exit_seen(r, (const void *)ev);
+	case DL_EV_SIGNAL:
+		r->env_wanted |= is_crash(((const struct dl_ev_signal *)ev)->sig);
+		return 0;
+	case DL_EV_SIGBUS_MAP:
+		return sigbus_seen(r, (const void *)ev);
+	case DL_EV_OOM_KILL:
+		r->env_wanted = true;
+		return 0;
+	case DL_EV_STACK:
+		if (r->sym)
+			stack_seen(r, (const void *)ev);
+		return 0;
+	case DL_EV_SAMPLE:
+		if (r->sym)
+			want(r, ev->pid, ((const struct dl_ev_sample *)ev)->ip);
+		return 0;
+	default:
+		return 0;
+	}
+}

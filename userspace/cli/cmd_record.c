@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* dlbpf record: options, what the user is told, and the exit code. The work is in capture/. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <dlbpf/gpu_ring.h>
+
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "capture/invoker.h"
+#include "capture/proc.h"
+#include "capture/recorder.h"
+#include "cli/cmd.h"
+#include "cli/progress.h"
+#include "cli/report_brief.h"
+#include "cli/term.h"
+
+#define COLLECTOR "libdlbpf_cupti.so"
+#define COLLECTOR_VAR "CUDA_INJECTION64_PATH"
+
+enum {
+	EXIT_NOT_RECORDED = 125,	/* with a command: it was not run, as in env(1) and timeout(1) */
+	EXIT_CANNOT_RUN = 126,
+	EXIT_NOT_FOUND = 127,
+};
+
+struct record_opts {
+	uint64_t pid, duration_ns, max_sz, sample_hz;
+	const char *path;
+	int gpu;
+	bool quiet, verbose, no_report, as_root;
+};
+
+#define OFF(member) .off = offsetof(struct record_opts, member)
+
+/* In the order of enum dl_gpu_mode. */
+static const char *const gpu_choices[] = { "off", "light", "std", "full", NULL };
+
+static const struct dl_opt options[] = {
+	{ .name = "pid", .short_name = 'p', .metavar = "PID", .kind = DL_OPT_U64, OFF(pid), .min = 1,
+	  .max = UINT32_MAX, .help = "record this running process, its children and theirs" },
+	{ .name = "output", .short_name = 'o', .metavar = "FILE", .kind = DL_OPT_STR, OFF(path),
+	  .help = "write the trace here (default " DL_DEFAULT_TRACE "); an older trace is replaced, any "
+		  "other file is not" },
+	{ .name = "duration", .short_name = 'd', .metavar = "TIME", .kind = DL_OPT_DURATION,
+	  OFF(duration_ns), .min = 1, .help = "stop after this time: 30 (seconds), 500ms, 5m; the target goes on" },
+	{ .name = "max-size", .metavar = "SIZE", .kind = DL_OPT_SIZE, OFF(max_sz), .min = 65536,
+	  .help = "stop when the file would grow beyond SIZE: 500M, 2G; the target goes on" },
+	{ .name = "sample-hz", .metavar = "N", .kind = DL_OPT_U64, OFF(sample_hz), .max = 10000,
+	  .help = "stack samples a second and CPU (default 199); 0 takes none" },
+	{ .name = "gpu", .metavar = "MODE", .kind = DL_OPT_CHOICE, OFF(gpu), .choices = gpu_choices,
+	  .help = "what to ask of the GPU: off, light (copies and waits), std (kernels and launches too; "
+		  "the default), full (every call)" },
+	{ .name = "no-report", .kind = DL_OPT_FLAG, OFF(no_report),
+	  .help = "do not print the first lines of the report at the end" },
+	{ .name = "as-root", .kind = DL_OPT_FLAG, OFF(as_root),
+	  .help = "run CMD as root in root's environment, not as the user who called sudo" },
+	{ .name = "quiet", .short_name = 'q', .kind = DL_OPT_FLAG, OFF(quiet),
+	  .help = "print only errors, and no report" },
+	{ .name = "verbose", .short_name = 'v', .kind = DL_OPT_FLAG, OFF(verbose),
+	  .help = "also print what libbpf says" },
+	{ }
+};
+
+const struct dl_cmd dl_cmd_record = {
+	.name = "record",
+	.args = "(-p PID | [--] CMD [ARG]...)",
+	.summary = "Record a training process and its DataLoader workers",
+	.about = "Records what the kernel and the GPU did for a process and all processes that it starts, until "
+		 "Ctrl-C, until the target ends, or for --duration. Nothing in the target is changed. Needs root.\n"
+		 "CMD is run as the user who called sudo, in the environment, with the groups, limits and umask "
+		 "that it would have without sudo. Ctrl-C reaches CMD, and the recording ends with it. "
+		 COLLECTOR_VAR " is set to dlbpf's collector for CMD unless it is set already. The exit code "
+		 "is that of CMD, 128 and the signal when it was killed, 127 or 126 when it could not be run, "
+		 "and 125 when it was not run since recording failed.\n"
+		 "The trace belongs to the user who called sudo and can be read at any moment, also when the "
+		 "recorder is killed.",
+	.examples = "sudo dlbpf record -p 4300 -d 60\trecord a running job for a minute\n"
+		    "sudo dlbpf record -- python train.py\trecord a run from its start\n"
+		    "sudo dlbpf record -o /data/run.dlbpf --max-size 2G -p 4300",
+	.opts = options,
+	.opts_first = true,
+	.fn = cmd_record,
+};
+
+static void invoker_fini_p(struct dl_invoker *inv)
+{
+	dl_invoker_fini(inv);
+}
+
+/* --- set-up ------------------------------------------------------------------------------------- */
+
+/* The collector, beside the program in the build folder, or in ../lib when it is installed. */
+static bool find_collector(char *buf, size_t sz)
+{
+	static const char *const places[] = { "", "../lib/", "../lib/dlbpf/", "../lib64/" };
+	char exe[4096];
+	const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	char *slash;
+
+	if (n <= 0)
+		return false;
+	exe[n] = '\0';
+	slash = strrchr(exe, '/');
+	if (!slash)
+		return false;
+	slash[1] = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		_cleanup_free_ char *real = NULL;
+		_cleanup_free_ char *path = NULL;
+
+		if (asprintf(&path, "%s%s" COLLECTOR, exe, places[i]) < 0) {
+			path = NULL;
+			return false;
+		}
+		real = realpath(path, NULL);
+		if (real && strlen(real) < sz) {
+			memcpy(buf, real, strlen(real) + 1);
+			return true;
+		}
+	}
+	return false;
+}
+
+static int set_collector(struct dl_invoker *inv, struct dl_progress *ui)
+{
+	const char *have = dl_env_get(&inv->env, COLLECTOR_VAR);
+	_cleanup_free_ char *var = NULL;
+	char path[4096];
+
+	if (have && *have) {
+		if (!strstr(have, COLLECTOR))
+			dl_progress_note(ui, COLLECTOR_VAR " is set to %s and is left so: dlbpf's own "
+					 "collector is not loaded", have);
+		return 0;
+	}
+	if (!find_collector(path, sizeof(path))) {
+		dl_progress_note(ui, "no GPU data: " COLLECTOR " is neither beside dlbpf nor in ../lib");
+		return 0;
+	}
+	if (asprintf(&var, COLLECTOR_VAR "=%s", path) < 0) {
+		var = NULL;
+		return -ENOMEM;
+	}
+	return dl_env_set(&inv->env, var);
+}
+
+/* In another PID namespace the kernel side would speak of other ids than /proc. */
+static bool in_own_pid_namespace(void)
+{
+	char link[64];
+	const ssize_t n = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
+
+	if (n <= 0)
+		return false;
+	link[n] = '\0';
+	return strcmp(link, "pid:[4026531836]") != 0;	/* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+}
+
+static int check_rights(void)
+{
+	char exe[4096] = "dlbpf";
+	const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n > 0)
+		exe[n] = '\0';
+	if (geteuid())
+		return dl_error("dlbpf record needs root: run it with sudo, as in\n  sudo %s record ...", exe);
+	if (in_own_pid_namespace())
+		return dl_error("dlbpf record runs in a container with process ids of its own, and the kernel "
+				"reports those of the host:\nrun it on the host, where it follows the processes "
+				"of containers too, or with --pid=host");
+	return DL_EXIT_OK;
+}
+
+static char *join_args(int argc, char **argv)
+{
+	struct dl_str s = {};
+
+	dl_str_add(&s, "dlbpf");
+	for (int i = 0; i < argc; i++)
+		dl_str_addf(&s, " %s", argv[i]);
+	return dl_str_take(&s);
+}
+
+/* --- the end ------------------------------------------------------------------------------------ */
+
+static int exit_code_of(int status)
+{
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void say_end(const struct record_opts *o, const struct dl_record_result *res, const char *cmd)
+{
+	const char *why = NULL;
+
+	if (res->end == DL_END_WRITE)
+		dl_error("the recording stopped early: cannot write to %s: %s\n"
+			 "what was written until then can be read", o->path, strerror(-res->err));
+	else if (res->end == DL_END_CAPTURE)
+		dl_error("the recording stopped early: cannot read events: %s\n"
+			 "what was written until then can be read", strerror(-res->err));
+	if (o->quiet)
+		return;
+	if (res->end == DL_END_MAX_SIZE)
+		why = "stopped at --max-size";
+	else if (res->end == DL_END_DURATION)
+		why = "stopped after --duration";
+	dl_progress_summary(stderr, o->path, res, why);
+	if (!res->has_status || !res->target_ended)
+		return;
+	if (WIFSIGNALED(res->status))
+		fprintf(stderr, "dlbpf: %s was killed by signal %d (%s)\n", cmd, WTERMSIG(res->status),
+			strsignal(WTERMSIG(res->status)));
+	else if (WEXITSTATUS(res->status))
+		fprintf(stderr, "dlbpf: %s ended with exit code %d\n", cmd, WEXITSTATUS(res->status));
+}
+
+static int finish(const struct record_opts *o, char **cmd, const struct dl_record_result *res)
+{
+	const bool failed = res->end == DL_END_WRITE || res->end == DL_END_CAPTURE;
+
+	say_end(o, res, cmd ? cmd[0] : "the target");
+	if (!o->no_report && !o->quiet && res->events) {
+		putc('\n', stderr);
+		dlbpf_report_brief(o->path, stderr);
+	}
+	if (!cmd)
+		return failed ? DL_EXIT_FAILURE : DL_EXIT_OK;
+	return res->has_status ? exit_code_of(res->status) : 128 + SIGINT;
+}
+
+static int failed_to_start(bool has_cmd, bool exec, int err, const struct dl_diag *d)
+{
+	dl_error("%s", d->msg);
+	if (!has_cmd)
+		return DL_EXIT_FAILURE;
+	if (!exec)
+		return EXIT_NOT_RECORDED;
+	return err == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+int cmd_record(int argc, char **argv)
+{
+	_cleanup_(invoker_fini_p) struct dl_invoker inv = {};
+	_cleanup_free_ char *args = join_args(argc, argv);	/* before they are moved */
+	struct record_opts o = { .path = DL_DEFAULT_TRACE, .sample_hz = 199, .gpu = DL_GPU_MODE_STD };
+	struct dl_record_result res;
+	struct dl_progress ui;
+	struct dl_diag d = {};
+	bool exec = false;
+	char **cmd;
+	int first, err;
+
+	if (!dl_opts_begin(&dl_cmd_record, argc, argv, &o, &first, &err))
+		return err;
+	cmd = first < argc ? argv + first : NULL;
+	if (!cmd == !o.pid)
+		return dl_usage_error(&dl_cmd_record, cmd ? "give either -p PID or a command, not both" :
+				      "what is to be recorded? Give -p PID or a command");
+	if (!args)
+		return dl_error("out of memory");
+	err = check_rights();
+	if (!err && o.pid && dl_proc_check_target((uint32_t)o.pid, &d))
+		err = dl_error("%s", d.msg);
+	if (!err && dl_invoker_find(&inv, o.as_root, &d))
+		err = dl_error("%s", d.msg);
+	if (err)
+		return cmd ? EXIT_NOT_RECORDED : err;
+	dl_progress_init(&ui, o.quiet);
+	if (cmd && o.gpu && set_collector(&inv, &ui))
+		return dl_error("out of memory");
+
+	const struct dl_record_opts ro = {
+		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
+		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz, .gpu_mode = (uint32_t)o.gpu,
+		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
+		.on_status = dl_progress_on_status, .on_note = dl_progress_on_note, .arg = &ui,
+	};
+
+	err = dl_record(&ro, &res, &exec, &d);
+	dl_progress_end(&ui);
+	return err ? failed_to_start(cmd, exec, err, &d) : finish(&o, cmd, &res);
+}

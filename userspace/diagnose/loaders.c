@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Batches per loader: how long the trainer waited, how long a worker made one, how long the
+ * hand-over took. */
+#include "diagnose/summary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "diagnose/walk.h"
+
+struct times { uint64_t *v; size_t cnt, cap; };
+
+static int add_time(struct times *t, uint64_t ns)
+{
+	uint64_t *at = vec_push(t);
+
+	if (!at)
+		return -ENOMEM;
+	*at = ns;
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static struct dl_dist distribution(struct times *t)
+{
+	struct dl_dist d = { .cnt = t->cnt };
+
+	if (!t->cnt)
+		return d;
+	qsort(t->v, t->cnt, sizeof(*t->v), by_value);
+	for (size_t i = 0; i < t->cnt; i++)
+		d.sum_ns += t->v[i];
+	d.p50_ns = t->v[t->cnt / 2];
+	d.p99_ns = t->v[t->cnt - 1 - t->cnt / 100];
+	d.max_ns = t->v[t->cnt - 1];
+	return d;
+}
+
+/* The last wait for an index that ended at or before t and after from. */
+static uint64_t index_arrival(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t from, uint64_t t)
+{
+	uint32_t i = dl_seg_before(th, t);
+
+	for (; i != DL_NONE && th->segs.v[i].start >= from; i = i ? i - 1 : DL_NONE) {
+		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
+
+		if (w && dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, th->segs.v[i].start))
+			return w->wake_ts;
+	}
+	return from;
+}
+
+/* Had the feeder waited for something to send? It is woken for the GIL too. */
+static bool waited_for_batch(const struct dl_timeline *tl, const struct dl_thread *feeder, uint64_t t)
+{
+	uint32_t i = dl_seg_before(feeder, t);
+	const struct dl_wait *w = i == DL_NONE ? NULL : dl_seg_wait(feeder, &feeder->segs.v[i]);
+
+	return w && dl_sys_class(tl->machine, w->syscall) == DL_SYS_FUTEX && !w->deadline &&
+	       !dl_is_gil(&tl->procs.v[feeder->proc], w->arg0);
+}
+
+/* A worker's main thread wakes its feeder when it has put a batch. */
+static int worker_times(const struct dl_timeline *tl, const struct dl_proc *p, struct times *produce, uint64_t *batches)
+{
+	const struct dl_thread *th = &tl->threads.v[p->main];
+	uint64_t last = p->ready ? p->ready : 0;
+
+	vec_for_each(&th->woke, w) {
+		uint64_t from;
+
+		if (tl->threads.v[w->wakee].role != DL_ROLE_FEEDER || tl->threads.v[w->wakee].proc != th->proc ||
+		    !waited_for_batch(tl, &tl->threads.v[w->wakee], w->ts))
+			continue;
+		(*batches)++;
+		from = index_arrival(tl, th, last, w->ts);
+		if (from && add_time(produce, w->ts - from))
+			return -ENOMEM;
+		last = w->ts;
+	}
+	return 0;
+}
+
+static const struct dl_thread *consumer_of(const struct dl_timeline *tl, uint32_t trainer)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->proc == trainer && th->role == DL_ROLE_PIN)
+			return th;
+	}
+	return tl->procs.v[trainer].main == DL_NONE ? NULL : &tl->threads.v[tl->procs.v[trainer].main];
+}
+
+/* Whose batch a span waits for: the last worker that woke the consumer in it. Splits the span at
+ * the first block of the hand-over. */
+static int32_t split_span(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_span *span,
+			  uint64_t *ret_handover)
+{
+	uint32_t i = dl_seg_before(th, span->end);
+	int32_t loader = -1;
+
+	*ret_handover = span->end;
+	for (; i != DL_NONE && th->segs.v[i].start >= span->start; i = i ? i - 1 : DL_NONE) {
+		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
+		uint32_t from;
+
+		if (!w)
+			continue;
+		if (dl_is_handover_wait(tl, w))
+			*ret_handover = th->segs.v[i].start;
+		if (w->waker == DL_NONE)
+			continue;
+		from = tl->threads.v[w->waker].proc;
+		if (loader < 0 && from != DL_NONE && tl->procs.v[from].role == DL_ROLE_WORKER)
+			loader = tl->procs.v[from].loader;
+	}
+	return loader;
+}
+
+static int consumer_times(const struct dl_timeline *tl, uint32_t trainer, int32_t loader, bool only,
+			  struct times *wait, struct times *deliver)
+{
+	const struct dl_thread *th = consumer_of(tl, trainer);
+	struct dl_spans spans = {};
+	int err;
+
+	if (!th)
+		return 0;
+	err = dl_wait_spans(tl, (uint32_t)(th - tl->threads.v), &spans);
+	for (size_t i = 0; i < spans.cnt && !err; i++) {
+		uint64_t handover;
+		int32_t of = split_span(tl, th, &spans.v[i], &handover);
+
+		if (of != loader && !(only && of < 0))
+			continue;
+		if (handover > spans.v[i].start)
+			err = add_time(wait, handover - spans.v[i].start);
+		if (!err && handover < spans.v[i].end)
+			err = add_time(deliver, spans.v[i].end - handover);
+	}
+	vec_free(&spans);
+	return err;
+}
+
+static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer, int32_t loader,
+		      uint32_t workers, bool only)
+{
+	struct times wait = {}, produce = {}, deliver = {};
+	struct dl_loader_report *out = vec_push(&r->loaders);
+	int err = 0;
+
+	if (!out)
+		return -ENOMEM;
+	out->trainer_pid = tl->procs.v[trainer].pid;
+	out->index = loader < 0 ? 0 : (uint32_t)loader;
+	out->workers = workers;
+	vec_for_each(&tl->procs, p) {
+		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->loader == loader && p->main != DL_NONE)
+			err = err ? err : worker_times(tl, p, &produce, &out->batches);
+	}
+	if (!err)
+		err = consumer_times(tl, trainer, loader, only, &wait, &deliver);
+	out->wait = distribution(&wait);
+	out->produce = distribution(&produce);
+	out->deliver = distribution(&deliver);
+	vec_free(&wait);
+	vec_free(&produce);
+	vec_free(&deliver);
+	return err;
+}
+
+int dl_sum_loaders(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+{
+	int err = 0;
+
+	for (uint32_t t = 0; t < tl->procs.cnt && !err; t++) {
+		int32_t number = 0, cnt = 0;
+
+		if (tl->procs.v[t].role != DL_ROLE_TRAINER)
+			continue;
+		vec_for_each(&tl->loaders, l)
+			cnt += l->trainer == t;
+		vec_for_each(&tl->loaders, l) {
+			if (l->trainer == t && !err)
+				err = sum_loader(r, tl, t, number++, l->workers, cnt == 1);
+		}
+		if (!cnt)
+			err = sum_loader(r, tl, t, -1, 0, true);
+	}
+	return err ? dl_oom(d) : 0;
+}

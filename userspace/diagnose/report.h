@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What the diagnosis found: plain data, made by dl_diagnose() and printed by render/. All times
+ * are nanoseconds; instants are CLOCK_MONOTONIC. Texts are owned by the report; NULL is "unknown"
+ * or "none". Nothing in here is a guess: what is not known is CAUSE_UNEXPLAINED or listed absent.
+ */
+#ifndef DLBPF_DIAGNOSE_REPORT_H
+#define DLBPF_DIAGNOSE_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+#include "timeline/roles.h"
+
+enum dl_cause {
+#define CAUSE(ID, id, doc) DL_CAUSE_##ID,
+#include "diagnose/cause.def"
+#undef CAUSE
+	DL_CAUSE_CNT,
+};
+
+const char *dl_cause_id(enum dl_cause cause);	/* "cpu-contention" */
+const char *dl_cause_doc(enum dl_cause cause);
+
+const char *dl_role_id(enum dl_role role);	/* "worker", "pin-memory", as in JSON */
+
+/* Time charged to one cause. */
+struct dl_charge {
+	uint64_t ns;
+	uint64_t via_lock_ns;	/* of which reached by looking through a lock, the GIL included */
+	uint64_t gaps;		/* gaps in which it has a part */
+	uint64_t own_tree_ns;	/* cpu-contention: the CPU was held by the recorded tree itself */
+	uint64_t estimated_ns;	/* of which split by samples, an estimate */
+	char *detail;		/* one line of evidence: who, what; NULL none */
+};
+
+/* One step of a critical path, latest first. */
+struct dl_step {
+	uint64_t start, end;
+	enum dl_cause cause;
+	uint32_t tid, pid;	/* host ids of the thread charged */
+	enum dl_role role;	/* of that thread */
+	char *text;		/* "worker 1 running in user code", "blocked in read of /dev/sda" */
+	bool via_lock;
+	bool jump;		/* the path came here by a wake-up: the step after (later) was woken by this thread */
+};
+
+struct dl_gap {
+	uint64_t start, end;
+	uint32_t device;	/* meaningless for waits */
+	bool open;		/* the trace ended before it did */
+	uint32_t proc;		/* index of the process, for the diagnosis itself */
+	uint64_t busy_start;	/* when the busy time before it began */
+	uint64_t cause_ns[DL_CAUSE_CNT];	/* adds up to end - start exactly */
+	DL_VEC(struct dl_step) steps;	/* only for the worst gaps */
+};
+
+struct dl_copy_row {
+	uint32_t device;
+	uint32_t dir;		/* enum dl_gpu_dir */
+	uint32_t mem;		/* host side: enum dl_gpu_mem */
+	uint64_t cnt, bytes, ns;
+	uint64_t best_bps;	/* best rate of a copy of 1 MiB or more, bytes a second; 0 none */
+	uint64_t median_bytes;
+};
+
+struct dl_device_report {
+	uint32_t id;
+	uint32_t pid;		/* process whose records these are */
+	char *name;
+	bool simulated;
+	uint64_t start, end;	/* observed span */
+	uint64_t busy_ns;	/* some kernel runs; collectives that run alone are not busy */
+	uint64_t collective_ns;	/* only collectives run */
+	uint64_t idle_ns;	/* busy + collective + idle = end - start */
+	uint64_t kernels;
+	uint64_t gap_cnt;
+	struct dl_charge causes[DL_CAUSE_CNT];	/* ns add up to idle_ns exactly */
+};
+
+/* Without GPU data: the trainer's waits for batches. */
+struct dl_waits_report {
+	uint64_t total_ns;	/* adds up with causes exactly */
+	uint64_t wall_ns;
+	uint64_t cnt;
+	struct dl_charge causes[DL_CAUSE_CNT];
+};
+
+struct dl_dist {
+	uint64_t cnt, sum_ns, p50_ns, p99_ns, max_ns;
+};
+
+/* One loader of one trainer. */
+struct dl_loader_report {
+	uint32_t trainer_pid;
+	uint32_t index;		/* 0, 1, ... in order of appearance */
+	uint32_t workers;	/* at most alive at once; 0 for loading in the trainer */
+	uint64_t batches;	/* 0 where they cannot be counted */
+	struct dl_dist wait;	/* trainer (or pin thread) waiting for the batch to be made */
+	struct dl_dist produce;	/* worker: index received to batch put */
+	struct dl_dist deliver;	/* batch put to hand-over done */
+};
+
+enum dl_block_kind {
+	DL_BLOCK_ON_DATA = 0,	/* pipe, unix socket, poll */
+	DL_BLOCK_ON_LOCK,
+	DL_BLOCK_ON_GIL,
+	DL_BLOCK_ON_STORAGE,
+	DL_BLOCK_ON_NETWORK,
+	DL_BLOCK_ON_MEMORY,
+	DL_BLOCK_ON_TIMER,
+	DL_BLOCK_ON_CHILD,
+	DL_BLOCK_ON_OTHER,
+	DL_BLOCK_ON_CNT,
+};
+
+const char *dl_block_kind_id(enum dl_block_kind kind);
+
+struct dl_proc_report {
+	uint32_t pid, ppid, nspid;
+	enum dl_role role;
+	int32_t index;		/* worker number in its loader, from 0; -1 none */
+	int32_t loader;		/* loader index in its trainer; -1 none */
+	int32_t rank;		/* of a trainer, from its environment or order; -1 none */
+	uint32_t trainer_pid;	/* 0 none */
+	uint32_t threads;	/* seen */
+	char *name;		/* comm */
+	char *cmdline;
+	uint64_t start, end;	/* as far as recorded */
+	uint64_t cpu_ns, runnable_ns, throttled_ns;
+	uint64_t blocked_ns[DL_BLOCK_ON_CNT];	/* of the main thread */
+	uint64_t min_flt, maj_flt;
+	uint64_t rss_peak, anon_peak, shmem_peak, swap_peak;
+	bool exited;
+	int32_t exit_status;	/* as of wait(2) */
+};
+
+struct dl_crash_report {
+	uint32_t pid, nspid;
+	enum dl_role role;
+	int32_t index;
+	int32_t sig;
+	uint64_t ts;
+	char *cause;		/* id of DESIGN.md section 5: "shm-full", "killed-by", ...; NULL unknown */
+	char *text;
+};
+
+struct dl_loss_row {
+	const char *ring;	/* "sched 0", "crash", "gpu", "recorder" */
+	const char *cause;
+	const char *kind;	/* event name or "any" */
+	uint64_t cnt;
+};
+
+struct dl_verdict {
+	enum dl_cause cause;
+	bool has_cause;		/* false: nothing to blame, text says why */
+	bool healthy;		/* the GPU is the limit */
+	double share;		/* of the idle time (or of the waits), 0 .. 1 */
+	char *text;		/* one sentence with the evidence */
+	DL_VEC(char *) actions;
+};
+
+struct dl_report {
+	/* the trace */
+	char *path;
+	bool complete;
+	bool live;		/* made from a recording that is still being written */
+	uint64_t start, duration_ns, events, lost, damaged_frames, damaged_bytes;
+	char *gpu_source;	/* "CUPTI 13.0 (simulated)", "none: ..." */
+	char *gpu_hint;		/* the command or variable that would give GPU data; NULL */
+	bool simulated;
+	bool has_gpu;		/* devices are charged; else waits */
+	char *host, *kernel, *target_cmdline;
+	uint32_t target_pid;
+
+	struct dl_verdict verdict;
+	DL_VEC(struct dl_device_report) devices;
+	struct dl_waits_report waits;
+	DL_VEC(struct dl_gap) worst;	/* longest first, with their steps */
+	DL_VEC(struct dl_proc_report) procs;
+	DL_VEC(struct dl_loader_report) loaders;
+	DL_VEC(struct dl_copy_row) copies;
+	struct dl_crash_report *crash;	/* NULL none */
+	DL_VEC(struct dl_loss_row) losses;
+	DL_VEC(char *) absent;		/* what was not to be had, and what would give it */
+	DL_VEC(char *) notes;		/* estimates, clock steps, lost switches, ... */
+};
+
+void dl_report_free(struct dl_report *r);
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What running time is charged to: first the driver call that the thread is in, then the phase
+ * (creation and death of workers), then the thread's role, and of that the part that its samples
+ * show in page faults and reclaim.
+ */
+#include "diagnose/walk.h"
+
+#define MS 1000000ULL
+#define FORK_LEAD_NS (10 * MS)	/* queues and locks made before the first fork of a loader */
+#define FORK_TAIL_NS (2 * MS)
+#define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
+#define DEATH_NS (20 * MS)	/* before an exit: joins, atexit handlers */
+#define HANDOVER_LEAD_NS 100000	/* unpickling up to the connect */
+#define SAMPLES_MIN 8
+#define SAMPLES_REACH_NS (2000 * MS)
+
+/* --- driver calls --- */
+
+enum dl_cause dl_api_cause(const struct dl_api *a)
+{
+	switch (a->cls) {
+	case DL_CALL_COPY:
+		return DL_CAUSE_PCIE;
+	case DL_CALL_SYNC:
+		return DL_CAUSE_SYNC;
+	case DL_CALL_ALLOC:
+	case DL_CALL_HOST_ALLOC:
+	case DL_CALL_FREE:
+	case DL_CALL_MODULE:
+	case DL_CALL_GRAPH:
+		return DL_CAUSE_CUDA_API;
+	}
+	return DL_CAUSE_HOST;
+}
+
+/* Index in th->apis of the last call that starts before t; DL_NONE none. */
+static uint32_t api_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
+{
+	const struct dl_proc *p = &tl->procs.v[th->proc];
+	size_t lo = 0, hi = th->apis.cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->apis.v[th->apis.v[mid]].start < t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo ? (uint32_t)(lo - 1) : DL_NONE;
+}
+
+const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
+{
+	const struct dl_proc *p;
+	uint32_t i;
+
+	if (th->proc == DL_NONE || !th->apis.cnt)
+		return NULL;
+	p = &tl->procs.v[th->proc];
+	/* A runtime call holds driver calls; two levels back is as deep as they nest. */
+	i = api_before(tl, th, t);
+	for (int back = 0; i != DL_NONE && back < 3; back++, i = i ? i - 1 : DL_NONE) {
+		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
+
+		if (a->end >= t && dl_api_cause(a) != DL_CAUSE_HOST)
+			return a;
+	}
+	return NULL;
+}
+
+/* The end of the last call before t that explains time by itself, but not before floor. */
+static uint64_t last_api_end(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t, uint64_t floor)
+{
+	const struct dl_proc *p = &tl->procs.v[th->proc];
+	uint32_t i = th->apis.cnt ? api_before(tl, th, t) : DL_NONE;
+	uint64_t best = floor;
+
+	for (int back = 0; i != DL_NONE && back < 64; back++, i = i ? i - 1 : DL_NONE) {
+		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
+
+		if (a->start < floor && a->end < floor)
+			break;
+		if (dl_api_cause(a) != DL_CAUSE_HOST && a->end < t && a->end > best)
+			best = a->end;
+	}
+	return best;
+}
+
+/* --- phases --- */
+
+/* True and the later bound when t lies in (from, to]. */
+static bool within(uint64_t from, uint64_t to, uint64_t t, uint64_t *ret_from)
+{
+	if (t <= from || t > to)
+		return false;
+	*ret_from = from;
+	return true;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* The trainer makes workers: around the forks of one generation of a loader. */
+static bool fork_burst(const struct dl_timeline *tl, uint32_t trainer, uint64_t t, uint64_t *ret_from)
+{
+	uint64_t from = 0;
+	bool found = false;
+
+	/* Forks less than half a second apart belong together: extend over them. */
+	vec_for_each(&tl->procs, p) {
+		uint64_t lead = minus(p->start, FORK_LEAD_NS);
+
+		if (p->role != DL_ROLE_WORKER || p->trainer != trainer || !p->start)
+			continue;
+		if (within(lead, p->start + FORK_TAIL_NS, t, &lead) && (!found || lead < from)) {
+			from = lead;
+			found = true;
+		}
+		vec_for_each(&tl->procs, q) {
+			if (q->role == DL_ROLE_WORKER && q->trainer == trainer && q->loader == p->loader &&
+			    q->generation == p->generation && q->start > p->start &&
+			    q->start - p->start < 500 * MS && t > p->start && t <= q->start &&
+			    (!found || minus(p->start, FORK_LEAD_NS) < from)) {
+				from = minus(p->start, FORK_LEAD_NS);
+				found = true;
+			}
+		}
+	}
+	if (found)
+		*ret_from = from;
+	return found;
+}
+
+static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *ret_from)
+{
+	if (p->start && p->ready && within(p->start, p->ready, t, ret_from))
+		return true;
+	return p->exited && within(minus(p->end, DEATH_NS), UINT64_MAX, t, ret_from);
+}
+
+bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_proc *p;
+
+	if (th->proc == DL_NONE)
+		return false;
+	p = &tl->procs.v[th->proc];
+	switch (th->role) {
+	case DL_ROLE_FORKSERVER:
+	case DL_ROLE_TRACKER:
+	case DL_ROLE_LAUNCHER:
+		*ret_from = 0;
+		return true;
+	case DL_ROLE_FEEDER:
+	case DL_ROLE_SHARER:
+		if (th->start && within(th->start, th->start + BIRTH_NS, t, ret_from))
+			return true;
+		return process_phase(p, t, ret_from);
+	case DL_ROLE_WORKER:
+	case DL_ROLE_WORKER_THREAD:
+		return process_phase(p, t, ret_from);
+	case DL_ROLE_TRAINER:
+		return fork_burst(tl, th->proc, t, ret_from);
+	default:
+		return false;
+	}
+}
+
+bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to)
+{
+	vec_for_each(&tl->procs, p) {
+		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->start <= to && p->end >= from)
+			return true;
+	}
+	return false;
+}
+
+/* --- the hand-over of a batch, in the trainer's main thread --- */
+
+bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+	return w->file_kind == DL_FILE_FIFO && (sys == DL_SYS_POLL || sys == DL_SYS_READ);
+}
+
+bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+	return w->file_kind == DL_FILE_UNIX && (sys == DL_SYS_READ || sys == DL_SYS_POLL ||
+						sys == DL_SYS_CONNECT || sys == DL_SYS_WRITE);
+}
+
+static const struct dl_wait *wait_beside(const struct dl_thread *th, uint32_t seg, int step)
+{
+	for (int i = 0; i < 3; i++) {
+		if ((step < 0 && !seg) || (step > 0 && seg + 1 >= th->segs.cnt))
+			return NULL;
+		seg = step < 0 ? seg - 1 : seg + 1;
+		if (th->segs.v[seg].state == DL_ST_BLOCKED)
+			return dl_seg_wait(th, &th->segs.v[seg]);
+		if (th->segs.v[seg].state != DL_ST_RUNNABLE)
+			return NULL;
+	}
+	return NULL;
+}
+
+/* The first wake in [from, to] that starts a hand-over: of a sharer, or of the shm manager. */
+static uint64_t first_handover_wake(const struct dl_timeline *tl, const struct dl_thread *th,
+				    uint64_t from, uint64_t to)
+{
+	size_t lo = 0, hi = th->woke.cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (th->woke.v[mid].ts < from)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	for (; lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
+		enum dl_role role = tl->threads.v[th->woke.v[lo].wakee].role;
+
+		if (role == DL_ROLE_SHARER || role == DL_ROLE_SHM_MANAGER)
+			return th->woke.v[lo].ts;
+	}
+	return 0;
+}
+
+/*
+ * A run of the trainer that ends in a socket read can hold a whole training step: the next batch
+ * was ready, so nothing blocked before its hand-over. It is split at the thread's own wake of the
+ * sharer. A run that begins behind the wait for a batch is hand-over from its begin on.
+ */
+struct dl_span dl_handover_part(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	uint64_t start = th->segs.v[seg].start, end = dl_seg_end(th, seg), wake;
+	const struct dl_wait *before = wait_beside(th, seg, -1), *after = wait_beside(th, seg, 1);
+	struct dl_span none = { end, end };
+
+	if (!after || !dl_is_handover_wait(tl, after))
+		return none;
+	if (before && dl_is_batch_wait(tl, before))
+		return (struct dl_span){ start, end };
+	wake = first_handover_wake(tl, th, start, end);
+	if (!wake)
+		return before && dl_is_handover_wait(tl, before) ? (struct dl_span){ start, end } : none;
+	wake = minus(wake, HANDOVER_LEAD_NS);
+	return (struct dl_span){ wake > start ? wake : start, end };
+}
+
+/* --- roles --- */
+
+/* Without workers the data set runs in the trainer. What comes before the copy of a batch is then
+ * its making; what comes before launches is the step. */
+static bool makes_batch(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
+{
+	const struct dl_proc *p = &tl->procs.v[th->proc];
+	uint32_t i = api_before(tl, th, t);
+	uint64_t copy;
+
+	for (i = i == DL_NONE ? 0 : i + 1; i < th->apis.cnt; i++) {
+		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
+
+		if (a->cls == DL_CALL_LAUNCH || a->cls == DL_CALL_GRAPH_LAUNCH)
+			return false;
+		if (a->cls == DL_CALL_COPY && dl_map_get(&p->copy_by_corr, a->corr, &copy))
+			return p->copies.v[copy].dir == DL_GPU_HTOD;
+	}
+	return false;
+}
+
+static bool has_loader_threads(const struct dl_timeline *tl, uint32_t proc)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->proc == proc && th->role == DL_ROLE_LOADER_THREAD)
+			return true;
+	}
+	return false;
+}
+
+enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+
+	switch (th->role) {
+	case DL_ROLE_WORKER:
+	case DL_ROLE_WORKER_THREAD:
+	case DL_ROLE_WORKER_CHILD:
+	case DL_ROLE_LOADER_THREAD:
+		return DL_CAUSE_DECODE;
+	case DL_ROLE_FEEDER:
+	case DL_ROLE_SHARER:
+	case DL_ROLE_SHM_MANAGER:
+	case DL_ROLE_PIN:
+	case DL_ROLE_INDEX_FEEDER:
+		return DL_CAUSE_IPC;
+	case DL_ROLE_FORKSERVER:
+	case DL_ROLE_TRACKER:
+	case DL_ROLE_LAUNCHER:
+		return DL_CAUSE_STARTUP;
+	case DL_ROLE_TRAINER:
+		if (th->apis.cnt && !dl_workers_alive(tl, th->proc, at, at) &&
+		    !has_loader_threads(tl, th->proc) && makes_batch(tl, th, at))
+			return DL_CAUSE_DECODE;
+		return DL_CAUSE_HOST;
+	case DL_ROLE_TRAINER_THREAD:
+	case DL_ROLE_POOL:
+	case DL_ROLE_HELPER:
+		return DL_CAUSE_HOST;
+	default:
+		return th->proc == DL_NONE ? DL_CAUSE_EXTERNAL : DL_CAUSE_UNEXPLAINED;
+	}
+}
+
+/* --- samples --- */
+
+static enum dl_cause sample_cause(const struct dl_thread *th, uint8_t cls, enum dl_cause base)
+{
+	switch (cls) {
+	case DL_SMP_FAULT_SHM:
+	case DL_SMP_SHM:
+		return DL_CAUSE_SHM;
+	case DL_SMP_FAULT_ANON:
+	case DL_SMP_FAULT_COW:
+	case DL_SMP_RECLAIM:
+		return DL_CAUSE_MEMORY;
+	case DL_SMP_FAULT_SWAP:
+		return DL_CAUSE_SWAP;
+	case DL_SMP_UNMAP:
+		/* Feeders and the trainer unmap batches, a worker's main thread its own buffers. */
+		return th->role == DL_ROLE_WORKER || th->role == DL_ROLE_WORKER_THREAD ?
+			DL_CAUSE_MEMORY : DL_CAUSE_SHM;
+	}
+	return base;
+}
+
+/* Faults whose kind a sample does not show are divided as the thread's other faults are. */
+static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SMP_CNT])
+{
+	static const uint8_t kinds[] = { DL_SMP_FAULT_ANON, DL_SMP_FAULT_COW, DL_SMP_FAULT_SHM,
+					 DL_SMP_FAULT_FILE, DL_SMP_FAULT_SWAP };
+	uint32_t all[DL_SMP_CNT] = {}, known = 0, left = cnt[DL_SMP_FAULT];
+
+	if (!left)
+		return;
+	vec_for_each(&th->samples, s)
+		all[s->cls]++;
+	for (size_t i = 0; i < sizeof(kinds); i++)
+		known += all[kinds[i]];
+	for (size_t i = 0; i < sizeof(kinds) && known; i++) {
+		uint32_t part = (uint32_t)((uint64_t)cnt[DL_SMP_FAULT] * all[kinds[i]] / known);
+
+		if (part > left)
+			part = left;
+		cnt[kinds[i]] += part;
+		left -= part;
+	}
+	cnt[DL_SMP_FAULT] = left;
+}
+
+/* Counts the samples in [start, end], or where there are few the nearest ones around it. */
+static uint32_t count_samples(const struct dl_thread *th, uint64_t start, uint64_t end,
+			      uint32_t cnt[DL_SMP_CNT])
+{
+	size_t lo = 0, hi = th->samples.cnt, first, last;
+	const struct dl_smp *v = th->samples.v;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (v[mid].ts < start)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	first = last = lo;
+	while (last < th->samples.cnt && v[last].ts <= end)
+		last++;
+	while (last - first < SAMPLES_MIN) {
+		bool left = first > 0 && v[first - 1].ts + SAMPLES_REACH_NS >= start;
+		bool right = last < th->samples.cnt && v[last].ts <= end + SAMPLES_REACH_NS;
+
+		if (!left && !right)
+			break;
+		if (left && (!right || start - v[first - 1].ts <= v[last].ts - end))
+			first--;
+		else
+			last++;
+	}
+	for (size_t i = first; i < last; i++)
+		cnt[v[i].cls]++;
+	return (uint32_t)(last - first);
+}
+
+static const char *const cause_text[DL_CAUSE_CNT] = {
+	[DL_CAUSE_SHM] = "ran: first touch, mapping or freeing of shared memory",
+	[DL_CAUSE_MEMORY] = "ran: first touch or copy-on-write of private memory, or reclaim",
+	[DL_CAUSE_SWAP] = "ran: bringing back swapped pages",
+	[DL_CAUSE_DECODE] = "ran: the data set's own work",
+	[DL_CAUSE_IPC] = "ran: handing over a batch",
+	[DL_CAUSE_HOST] = "ran: the trainer's own work",
+	[DL_CAUSE_STARTUP] = "ran: starting or ending workers",
+	[DL_CAUSE_EXTERNAL] = "ran",
+	[DL_CAUSE_UNEXPLAINED] = "ran",
+};
+
+/* Divides [start, end] between base and what the samples show; the parts add up exactly. */
+static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, enum dl_cause base)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	uint64_t part[DL_CAUSE_CNT] = {}, len = end - start;
+	struct dl_what what = { cause_text[base], DL_EVI_THREAD, thread, false, false };
+	uint32_t cnt[DL_SMP_CNT] = {}, total;
+
+	total = th->samples.cnt ? count_samples(th, start, end, cnt) : 0;
+	if (total)
+		spread_unknown_faults(th, cnt);
+	for (uint8_t c = 0; c < DL_SMP_CNT && total; c++) {
+		enum dl_cause cause = sample_cause(th, c, base);
+
+		if (cause != base)
+			part[cause] += (uint64_t)((unsigned __int128)len * cnt[c] / total);
+	}
+	for (int c = 0; c < DL_CAUSE_CNT; c++) {
+		struct dl_what est = { cause_text[c], DL_EVI_THREAD, thread, true, false };
+
+		if (!part[c])
+			continue;
+		dl_charge(w, (enum dl_cause)c, thread, end - part[c], end, &est);
+		end -= part[c];
+	}
+	dl_charge(w, base, thread, start, end, &what);
+}
+
+/* One piece without driver calls: phase, hand-over, role. Returns where the piece began. */
+static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	struct dl_what startup = { cause_text[DL_CAUSE_STARTUP], DL_EVI_THREAD, thread, false, false };
+	enum dl_cause base = dl_role_cause(w->tl, thread, end);
+	uint64_t from;
+
+	if (dl_startup_before(w->tl, thread, end, &from)) {
+		if (from < start)
+			from = start;
+		dl_charge(w, DL_CAUSE_STARTUP, thread, from, end, &startup);
+		return from;
+	}
+	if (th->role == DL_ROLE_TRAINER) {
+		struct dl_span ho = dl_handover_part(w->tl, thread, seg);
+
+		if (ho.start < end && ho.end > start) {
+			if (ho.end < end) {
+				start = ho.end;
+			} else {
+				start = ho.start > start ? ho.start : start;
+				base = DL_CAUSE_IPC;
+			}
+		}
+	}
+	charge_sampled(w, thread, start, end, base);
+	return start;
+}
+
+void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_timeline *tl = w->tl;
+	const struct dl_thread *th = &tl->threads.v[thread];
+
+	while (end > start) {
+		const struct dl_api *a = dl_api_at(tl, th, end);
+		uint64_t from = start;
+
+		if (a) {
+			const char *name = dl_string(tl, tl->procs.v[th->proc].pid, a->name);
+			struct dl_what what = { name ? name : "driver call", DL_EVI_NAME, a->name, false, false };
+
+			if (a->start > from)
+				from = a->start;
+			dl_charge(w, dl_api_cause(a), thread, from, end, &what);
+			end = from;
+			continue;
+		}
+		if (th->proc != DL_NONE)
+			from = last_api_end(tl, th, end, start);
+		end = charge_piece(w, thread, seg, from, end);
+	}
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Processes, copies and losses: sums over the timeline. */
+#include "diagnose/summary.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "diagnose/walk.h"
+#include "trace/schema.h"
+
+static enum dl_block_kind block_kind(enum dl_why why)
+{
+	switch (why) {
+	case DL_WHY_DATA:
+		return DL_BLOCK_ON_DATA;
+	case DL_WHY_LOCK:
+	case DL_WHY_KLOCK:
+		return DL_BLOCK_ON_LOCK;
+	case DL_WHY_GIL:
+		return DL_BLOCK_ON_GIL;
+	case DL_WHY_STORAGE:
+		return DL_BLOCK_ON_STORAGE;
+	case DL_WHY_NETWORK:
+		return DL_BLOCK_ON_NETWORK;
+	case DL_WHY_SWAP:
+	case DL_WHY_MEMORY:
+		return DL_BLOCK_ON_MEMORY;
+	case DL_WHY_SLEEP:
+		return DL_BLOCK_ON_TIMER;
+	case DL_WHY_CHILD:
+		return DL_BLOCK_ON_CHILD;
+	default:
+		return DL_BLOCK_ON_OTHER;
+	}
+}
+
+static void sum_thread(struct dl_proc_report *out, const struct dl_timeline *tl, const struct dl_thread *th, bool main)
+{
+	uint64_t ran = 0;
+
+	out->threads++;
+	for (uint32_t i = 0; i < th->segs.cnt; i++) {
+		uint64_t ns = dl_seg_end(th, i) - th->segs.v[i].start;
+
+		switch (th->segs.v[i].state) {
+		case DL_ST_RUNNING:
+			ran += ns;
+			break;
+		case DL_ST_RUNNABLE:
+			out->runnable_ns += ns;
+			if (th->rqs.v[th->segs.v[i].ref].throttled)
+				out->throttled_ns += ns;
+			break;
+		case DL_ST_BLOCKED:
+			if (main)
+				out->blocked_ns[block_kind(dl_why_blocked(tl, th, i))] += ns;
+			break;
+		}
+	}
+	out->cpu_ns += ran;
+	if (th->has_totals) {
+		uint64_t first_flt = th->start ? 0 : th->first_min_flt;
+
+		out->min_flt += th->min_flt - first_flt;
+		out->maj_flt += th->maj_flt - (th->start ? 0 : th->first_maj_flt);
+	}
+}
+
+static void sum_memory(struct dl_proc_report *out, const struct dl_proc *p)
+{
+	out->rss_peak = p->maxrss;
+	vec_for_each(&p->mem, m) {
+		uint64_t rss = m->anon + m->file + m->shmem;
+
+		if (rss > out->rss_peak)
+			out->rss_peak = rss;
+		if (m->anon > out->anon_peak)
+			out->anon_peak = m->anon;
+		if (m->shmem > out->shmem_peak)
+			out->shmem_peak = m->shmem;
+		if (m->swap > out->swap_peak)
+			out->swap_peak = m->swap;
+	}
+}
+
+static int sum_proc(struct dl_report *r, const struct dl_timeline *tl, uint32_t i)
+{
+	const struct dl_proc *p = &tl->procs.v[i];
+	struct dl_proc_report *out = vec_push(&r->procs);
+
+	if (!out)
+		return -ENOMEM;
+	*out = (struct dl_proc_report){
+		.pid = p->pid, .ppid = p->ppid, .nspid = p->nspid, .role = p->role, .index = p->index,
+		.loader = p->loader, .rank = p->rank, .start = p->start, .end = p->exited ? p->end : 0,
+		.exited = p->exited, .exit_status = p->exit_status,
+	};
+	if (p->trainer != DL_NONE)
+		out->trainer_pid = tl->procs.v[p->trainer].pid;
+	vec_for_each(&tl->threads, th) {
+		if (th->proc == i)
+			sum_thread(out, tl, th, p->main == (uint32_t)(th - tl->threads.v));
+	}
+	sum_memory(out, p);
+	if (p->main != DL_NONE && tl->threads.v[p->main].name[0])
+		out->name = strdup(tl->threads.v[p->main].name);
+	if (p->cmdline)
+		out->cmdline = strdup(p->cmdline);
+	return (p->cmdline && !out->cmdline) ? -ENOMEM : 0;
+}
+
+int dl_sum_procs(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+{
+	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
+		if (sum_proc(r, tl, i))
+			return dl_oom(d);
+	}
+	return 0;
+}
+
+/* --- copies --- */
+
+struct sizes { uint64_t *v; size_t cnt, cap; };
+
+static struct dl_copy_row *copy_row(struct dl_report *r, struct sizes **sizes, size_t *cap, const struct dl_copy *c)
+{
+	uint32_t mem = c->dir == DL_GPU_HTOD ? c->src : c->dst;
+	struct dl_copy_row *row;
+
+	for (size_t i = 0; i < r->copies.cnt; i++) {
+		row = &r->copies.v[i];
+		if (row->device == c->device && row->dir == c->dir && row->mem == mem)
+			return row;
+	}
+	if (dl_vec_grow((void **)sizes, r->copies.cnt, cap, 1, sizeof(**sizes)))
+		return NULL;
+	row = vec_push(&r->copies);
+	if (!row)
+		return NULL;
+	memset(&(*sizes)[r->copies.cnt - 1], 0, sizeof(**sizes));
+	row->device = c->device;
+	row->dir = c->dir;
+	row->mem = mem;
+	return row;
+}
+
+static int add_copy(struct dl_report *r, struct sizes **sizes, size_t *cap, const struct dl_copy *c)
+{
+	struct dl_copy_row *row = copy_row(r, sizes, cap, c);
+	uint64_t ns = c->end - c->start, *size;
+
+	if (!row)
+		return -ENOMEM;
+	size = vec_push(&(*sizes)[row - r->copies.v]);
+	if (!size)
+		return -ENOMEM;
+	*size = c->bytes;
+	row->cnt++;
+	row->bytes += c->bytes;
+	row->ns += ns;
+	if (c->bytes >= 1 << 20 && ns) {
+		uint64_t bps = (uint64_t)((double)c->bytes * 1e9 / (double)ns);
+
+		if (bps > row->best_bps)
+			row->best_bps = bps;
+	}
+	return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+{
+	struct sizes *sizes = NULL;
+	size_t cap = 0;
+	int err = 0;
+
+	vec_for_each(&tl->procs, p) {
+		for (size_t i = 0; i < p->copies.cnt && !err; i++)
+			err = add_copy(r, &sizes, &cap, &p->copies.v[i]);
+	}
+	for (size_t i = 0; i < r->copies.cnt && sizes; i++) {
+		if (sizes[i].cnt) {
+			qsort(sizes[i].v, sizes[i].cnt, sizeof(uint64_t), by_value);
+			r->copies.v[i].median_bytes = sizes[i].v[sizes[i].cnt / 2];
+		}
+		vec_free(&sizes[i]);
+	}
+	free(sizes);
+	return err ? dl_oom(d) : 0;
+}
+
+/* --- losses --- */
+
+static const char *ring_name(uint32_t ring)
+{
+	switch (ring) {
+	case DL_RING_CRASH:
+		return "crash";
+	case DL_RING_GPU:
+		return "gpu";
+	case DL_RING_WRITER:
+		return "recorder";
+	}
+	return "sched";
+}
+
+static const char *loss_cause(uint32_t cause)
+{
+	static const char *const names[DL_LOSS_CAUSE_MAX] = {
+		[DL_LOSS_RING_FULL] = "ring full", [DL_LOSS_RECURSION] = "recursion",
+		[DL_LOSS_MAP_FULL] = "map full", [DL_LOSS_STACK] = "no stack",
+		[DL_LOSS_LATE] = "too late", [DL_LOSS_INVALID] = "malformed",
+		[DL_LOSS_GPU] = "dropped by the collector",
+	};
+
+	return cause < DL_LOSS_CAUSE_MAX && names[cause] ? names[cause] : "unknown";
+}
+
+static int add_loss(struct dl_report *r, const char *ring, const char *cause, const char *kind, uint64_t cnt, bool event)
+{
+	struct dl_loss_row *row;
+
+	if (!cnt)
+		return 0;
+	row = vec_push(&r->losses);
+	if (!row)
+		return -ENOMEM;
+	*row = (struct dl_loss_row){ ring, cause, kind, cnt };
+	if (event)
+		r->lost += cnt;
+	return 0;
+}
+
+static int add_note(struct dl_report *r, char *text)
+{
+	char **at = text ? vec_push(&r->notes) : NULL;
+
+	if (!at) {
+		free(text);
+		return -ENOMEM;
+	}
+	*at = text;
+	return 0;
+}
+
+static int note_lost_switches(struct dl_report *r, const struct dl_timeline *tl)
+{
+	struct dl_str s = {};
+
+	if (tl->inferred_switches) {
+		dl_str_addf(&s, "%" PRIu64 " switches to a thread were not reported by the kernel; when they happened was inferred from the thread's CPU time",
+			    tl->inferred_switches);
+		if (add_note(r, dl_str_take(&s)))
+			return -ENOMEM;
+	}
+	if (!tl->lost_switches)
+		return 0;
+	dl_str_addf(&s, "%" PRIu64 " context switches are missing by the threads' own counters; what the threads did then is unexplained",
+		    tl->lost_switches);
+	return add_note(r, dl_str_take(&s));
+}
+
+static int note_estimates(struct dl_report *r, const struct dl_timeline *tl)
+{
+	uint64_t samples = 0;
+	struct dl_str s = {};
+
+	vec_for_each(&tl->threads, th)
+		samples += th->samples.cnt;
+	if (!samples)
+		return 0;
+	dl_str_addf(&s, "page faults are counted exactly; their kind and time (shm, memory, swap on a CPU) are estimates from %" PRIu64 " on-CPU samples",
+		    samples);
+	return add_note(r, dl_str_take(&s));
+}
+
+int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+{
+	int err = 0;
+
+	vec_for_each(&tl->losses, l) {
+		const struct dl_event_desc *desc = dl_event_desc(l->kind);
+
+		/* A stack that could not be taken loses no event. */
+		err = err ? err : add_loss(r, ring_name(l->ring), loss_cause(l->cause), desc ? desc->name : "any", l->cnt,
+					   l->cause != DL_LOSS_STACK);
+	}
+	vec_for_each(&tl->procs, p) {
+		err = err ? err : add_loss(r, "gpu", "dropped by CUPTI", "any", p->gpu_drop.cupti, true);
+		err = err ? err : add_loss(r, "gpu", "ring full", "any", p->gpu_drop.ring, true);
+		err = err ? err : add_loss(r, "gpu", "unknown record", "any", p->gpu_drop.unknown, true);
+		err = err ? err : add_loss(r, "gpu", "no timestamps", "any", p->gpu_drop.zero, true);
+	}
+	vec_for_each(&tl->absent, a)
+		err = err ? err : !vec_push(&r->absent) ? -ENOMEM :
+			(r->absent.v[r->absent.cnt - 1] = strdup(*a)) ? 0 : -ENOMEM;
+	if (!err)
+		err = note_lost_switches(r, tl);
+	if (!err)
+		err = note_estimates(r, tl);
+	return err ? dl_oom(d) : 0;
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The walk itself. Two kinds of jump: a wait for data leads to its waker for good; a wait for a
+ * lock leads through what its holder did meanwhile and back to the waiter. The rules and what goes
+ * wrong without each are in docs/DIAGNOSIS.md.
+ */
+#include "diagnose/walk.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LATENCY_MAX_NS 2000000ULL	/* a longer wait for an idle CPU is not wake-up latency */
+#define JUST_WOKEN_NS 1000000ULL
+#define GIL_RERUN_NS 300000ULL		/* between two slices of one wait for the GIL */
+#define DEPTH_MAX 8			/* locks behind locks */
+#define LINKS_MAX 2000000ULL		/* segments in one walk: damage, not a program */
+#define VISITED_MAX 32
+
+static const char *const why_text[DL_WHY_CNT] = {
+	[DL_WHY_UNKNOWN] = "blocked, no reason known",
+	[DL_WHY_DATA] = "waited for another thread",
+	[DL_WHY_LOCK] = "waited for a lock",
+	[DL_WHY_GIL] = "waited for its interpreter (GIL)",
+	[DL_WHY_KLOCK] = "waited for a lock of the kernel",
+	[DL_WHY_STORAGE] = "waited for storage",
+	[DL_WHY_SWAP] = "waited for swapped pages",
+	[DL_WHY_MEMORY] = "waited for memory to be freed",
+	[DL_WHY_NETWORK] = "waited for the network",
+	[DL_WHY_SLEEP] = "slept",
+	[DL_WHY_CHILD] = "waited for a child to end",
+};
+
+/* The cause of a wait that ends in the waiter itself, and of the latency of waking up from it. */
+static const enum dl_cause why_cause[DL_WHY_CNT] = {
+	[DL_WHY_UNKNOWN] = DL_CAUSE_UNEXPLAINED,
+	[DL_WHY_DATA] = DL_CAUSE_IPC,
+	[DL_WHY_LOCK] = DL_CAUSE_LOCK,
+	[DL_WHY_GIL] = DL_CAUSE_GIL,
+	[DL_WHY_KLOCK] = DL_CAUSE_MEMORY,
+	[DL_WHY_STORAGE] = DL_CAUSE_STORAGE,
+	[DL_WHY_SWAP] = DL_CAUSE_SWAP,
+	[DL_WHY_MEMORY] = DL_CAUSE_MEMORY,
+	[DL_WHY_NETWORK] = DL_CAUSE_NETWORK,
+	[DL_WHY_SLEEP] = DL_CAUSE_SLEEP,
+	[DL_WHY_CHILD] = DL_CAUSE_STARTUP,
+};
+
+void dl_ledger_fini(struct dl_ledger *l)
+{
+	for (int c = 0; c < DL_CAUSE_CNT; c++)
+		dl_map_fini(&l->evidence[c]);
+}
+
+static void add_step(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+		     const struct dl_what *what)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	struct dl_step *last = vec_last(&w->gap->steps);
+	struct dl_step *s;
+
+	if (last && !w->jumped && last->start == end && last->cause == cause && last->tid == th->tid && last->text &&
+	    !strcmp(last->text, what->text)) {
+		last->start = start;
+		return;
+	}
+	s = vec_push(&w->gap->steps);
+	if (!s) {
+		if (w->ledger)
+			w->ledger->err = -ENOMEM;
+		return;
+	}
+	s->start = start;
+	s->end = end;
+	s->cause = cause;
+	s->tid = th->tid;
+	s->pid = th->proc == DL_NONE ? th->tid : w->tl->procs.v[th->proc].pid;
+	s->role = th->role;
+	s->via_lock = w->via_lock;
+	s->jump = w->jumped;
+	w->jumped = false;
+	s->text = strdup(what->text);
+	if (!s->text && w->ledger)
+		w->ledger->err = -ENOMEM;
+}
+
+static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+		   const struct dl_what *what)
+{
+	uint64_t ns = end - start, had = 0;
+	struct dl_charge *c;
+
+	w->gap->cause_ns[cause] += ns;
+	if (w->want_steps)
+		add_step(w, cause, thread, start, end, what);
+	if (!w->ledger)
+		return;
+	c = &w->ledger->causes[cause];
+	c->ns += ns;
+	if (w->via_lock)
+		c->via_lock_ns += ns;
+	if (what->estimated)
+		c->estimated_ns += ns;
+	if (what->own_tree)
+		c->own_tree_ns += ns;
+	if (what->kind) {
+		uint64_t key = dl_evidence_key(what->kind, what->id);
+
+		dl_map_get(&w->ledger->evidence[cause], key, &had);
+		if (dl_map_set(&w->ledger->evidence[cause], key, had + ns))
+			w->ledger->err = -ENOMEM;
+	}
+}
+
+void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+	       const struct dl_what *what)
+{
+	struct dl_what refill = { "ran: refilling the GPU after a synchronise", DL_EVI_THREAD, thread,
+				  false, false };
+	uint64_t part;
+
+	if (start >= end)
+		return;
+	if (w->relabel != DL_CAUSE_CNT && cause != DL_CAUSE_CPU_CONTENTION && cause != DL_CAUSE_CPU_QUOTA)
+		cause = w->relabel;
+	if (cause == DL_CAUSE_HOST && w->sync_budget && thread == w->sync_thread && end > w->sync_end) {
+		part = end - (start > w->sync_end ? start : w->sync_end);
+		if (part > w->sync_budget)
+			part = w->sync_budget;
+		w->sync_budget -= part;
+		charge(w, DL_CAUSE_SYNC, thread, end - part, end, &refill);
+		end -= part;
+	}
+	if (start < end)
+		charge(w, cause, thread, start, end, what);
+}
+
+/* --- waiting for a CPU --- */
+
+static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t seg)
+{
+	return seg && th->segs.v[seg - 1].state == DL_ST_BLOCKED ? dl_seg_wait(th, &th->segs.v[seg - 1]) : NULL;
+}
+
+static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
+{
+	for (size_t i = th->woke.cnt; i-- > 0;) {
+		if (th->woke.v[i].ts > t)
+			continue;
+		if (th->woke.v[i].ts + JUST_WOKEN_NS < t)
+			return false;
+		if (th->woke.v[i].wakee == wakee)
+			return true;
+	}
+	return false;
+}
+
+/* Who had the CPU. Of a wait its begin and its end are seen: the thread that took the CPU and the
+ * one that had it last. A kernel thread that only passed by is not the reason while there is another. */
+static uint32_t cpu_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
+{
+	uint32_t seen[2] = { rq->before, rq->preempted_by }, kthread = DL_NONE;
+
+	for (int i = 0; i < 2; i++) {
+		if (seen[i] == DL_NONE || seen[i] == DL_IDLE)
+			continue;
+		if (!tl->threads.v[seen[i]].kthread)
+			return seen[i];
+		kthread = kthread == DL_NONE ? seen[i] : kthread;
+	}
+	return kthread;
+}
+
+static void charge_contention(struct dl_walk *w, uint32_t thread, const struct dl_rq *rq, uint64_t start, uint64_t end)
+{
+	uint32_t who = cpu_holder(w->tl, rq);
+	bool known = who != DL_NONE;
+	char text[96] = "ready to run, another thread had the CPU";
+	struct dl_what what = { text, known ? DL_EVI_THREAD : 0, known ? who : 0, false,
+				known && w->tl->threads.v[who].proc != DL_NONE };
+
+	if (known && w->want_steps) {
+		const struct dl_thread *th = &w->tl->threads.v[who];
+
+		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
+			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
+	}
+	dl_charge(w, DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
+}
+
+static void charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
+	uint64_t whole = dl_seg_end(th, seg) - th->segs.v[seg].start;
+	struct dl_what what = { "ready to run, its cgroup had used up its CPU time", DL_EVI_THREAD, thread,
+				false, false };
+	const struct dl_wait *wait = wait_before(th, seg);
+
+	if (rq->throttled) {
+		dl_charge(w, DL_CAUSE_CPU_QUOTA, thread, start, end, &what);
+		return;
+	}
+	if (rq->fresh) {
+		what.text = "new thread, ready to run";
+		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
+		return;
+	}
+	if (rq->preempted_by != DL_NONE && rq->preempted_by != DL_IDLE &&
+	    w->tl->threads.v[rq->preempted_by].proc != DL_NONE &&
+	    just_woke(th, rq->preempted_by, th->segs.v[seg].start)) {
+		what.text = "gave its CPU to a thread that it had just woken";
+		what.id = rq->preempted_by;
+		dl_charge(w, dl_role_cause(w->tl, rq->preempted_by, end), thread, start, end, &what);
+		return;
+	}
+	if (wait && whole < LATENCY_MAX_NS && (rq->before == DL_IDLE || rq->before == wait->waker)) {
+		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
+
+		what.text = "waking up";
+		dl_charge(w, why_cause[why], thread, start, end, &what);
+		return;
+	}
+	charge_contention(w, thread, rq, start, end);
+}
+
+/* --- locks --- */
+
+struct place { uint32_t thread; uint64_t t; };
+
+static bool same_process(const struct dl_timeline *tl, uint32_t a, uint32_t b)
+{
+	return tl->threads.v[a].proc != DL_NONE && tl->threads.v[a].proc == tl->threads.v[b].proc;
+}
+
+/* A wait for the GIL is a row of 5 ms slices that time out: one wait from the first to the last. */
+static uint32_t first_gil_slice(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg)
+{
+	for (uint32_t i = seg; i-- > 0;) {
+		const struct dl_seg *s = &th->segs.v[i];
+
+		if (s->state == DL_ST_RUNNING && dl_seg_end(th, i) - s->start > GIL_RERUN_NS)
+			break;
+		if (s->state == DL_ST_UNKNOWN || s->state == DL_ST_GONE)
+			break;
+		if (s->state != DL_ST_BLOCKED)
+			continue;
+		if (dl_why_blocked(tl, th, i) != DL_WHY_GIL || !dl_timed_out(dl_seg_wait(th, s), s->start))
+			break;
+		seg = i;
+	}
+	return seg;
+}
+
+/* Who had the GIL: the thread whose release ended the wait; where a timer ended it, the thread of
+ * the process that was on or for a CPU most of that time. */
+static uint32_t gil_holder(const struct dl_timeline *tl, uint32_t thread, const struct dl_wait *w,
+			   uint64_t wait_start, uint64_t start, uint64_t end)
+{
+	uint32_t best = DL_NONE;
+	uint64_t most = 0;
+
+	if (w->waker != DL_NONE && w->waker != thread && same_process(tl, thread, w->waker) &&
+	    w->wake_ts && !dl_timed_out(w, wait_start))
+		return w->waker;
+	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+		uint64_t ns;
+
+		if (i == thread || !same_process(tl, thread, i) || tl->threads.v[i].start > end ||
+		    tl->threads.v[i].end < start)
+			continue;
+		ns = dl_running_ns(&tl->threads.v[i], start, end, true);
+		if (ns > most) {
+			most = ns;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* Threads whose work is for the batch: behind their GIL the work is the cause, else the GIL is. */
+static bool works_for_batch(enum dl_role role)
+{
+	return role == DL_ROLE_WORKER || role == DL_ROLE_FEEDER || role == DL_ROLE_SHARER ||
+	       role == DL_ROLE_TRAINER || role == DL_ROLE_PIN || role == DL_ROLE_INDEX_FEEDER ||
+	       role == DL_ROLE_LOADER_THREAD;
+}
+
+static void look_through(struct dl_walk *w, uint32_t thread, uint32_t holder, uint64_t start, uint64_t end,
+			 enum dl_cause relabel, enum dl_cause otherwise)
+{
+	struct dl_what what = { "waited for a lock, its holder is not known", DL_EVI_THREAD, thread,
+				false, false };
+	enum dl_cause outer = w->relabel;
+
+	if (holder == DL_NONE || holder == DL_IDLE || holder == thread || w->via_lock >= DEPTH_MAX ||
+	    w->tl->threads.v[holder].proc == DL_NONE) {
+		dl_charge(w, otherwise, thread, start, end, &what);
+		return;
+	}
+	w->via_lock++;
+	if (outer == DL_CAUSE_CNT)
+		w->relabel = relabel;
+	dl_walk_path(w, holder, end, start);
+	w->relabel = outer;
+	w->via_lock--;
+}
+
+/* Returns where the wait began: the walk goes on in the waiter before it. */
+static uint64_t walk_gil(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t t, uint64_t floor)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	const struct dl_wait *wait = dl_seg_wait(th, &th->segs.v[seg]);
+	uint32_t first = first_gil_slice(w->tl, th, seg);
+	uint64_t start = th->segs.v[first].start;
+	enum dl_cause relabel = DL_CAUSE_CNT;
+	uint32_t holder;
+
+	if (start < floor)
+		start = floor;
+	holder = gil_holder(w->tl, thread, wait, th->segs.v[seg].start, start, t);
+	if (holder != DL_NONE && !works_for_batch(w->tl->threads.v[holder].role))
+		relabel = DL_CAUSE_GIL;
+	look_through(w, thread, holder, start, t, relabel, DL_CAUSE_GIL);
+	return start;
+}
+
+/* A lock that a worker's main thread waits for is the cause itself; locks of the hand-over (the
+ * result pipe's write lock) lead to what their holder did. */
+static void walk_lock(struct dl_walk *w, uint32_t thread, uint32_t seg, enum dl_why why, uint64_t start, uint64_t t)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	const struct dl_wait *wait = dl_seg_wait(th, &th->segs.v[seg]);
+	enum dl_cause relabel = DL_CAUSE_CNT, otherwise = DL_CAUSE_LOCK;
+
+	if (why == DL_WHY_LOCK && (th->role == DL_ROLE_WORKER || th->role == DL_ROLE_LOADER_THREAD))
+		relabel = DL_CAUSE_LOCK;
+	if (why == DL_WHY_KLOCK)
+		otherwise = DL_CAUSE_UNEXPLAINED;
+	look_through(w, thread, wait->wake_ts ? wait->waker : DL_NONE, start, t, relabel, otherwise);
+}
+
+/* --- data --- */
+
+/* Nobody ended the wait: the trace did. Who should have? For a trainer that waits for a batch the
+ * worker that was busiest since; else nobody is known. */
+static uint32_t expected_waker(const struct dl_timeline *tl, uint32_t thread, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	uint32_t best = DL_NONE;
+	uint64_t most = 0;
+
+	if (th->role != DL_ROLE_TRAINER && th->role != DL_ROLE_PIN)
+		return DL_NONE;
+	vec_for_each(&tl->procs, p) {
+		uint64_t ns;
+
+		if (p->role != DL_ROLE_WORKER || p->trainer != th->proc || p->main == DL_NONE ||
+		    p->start > end || p->end < start)
+			continue;
+		ns = dl_running_ns(&tl->threads.v[p->main], start, end, true);
+		if (ns > most) {
+			most = ns;
+			best = p->main;
+		}
+	}
+	return best;
+}
+
+/* The thread to go on in, or DL_NONE with the cause to charge to the waiter. */
+static uint32_t data_source(const struct dl_timeline *tl, uint32_t thread, uint32_t seg, uint64_t t,
+			    enum dl_cause *ret_cause)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_seg *s = &th->segs.v[seg];
+	const struct dl_wait *w = dl_seg_wait(th, s);
+	uint32_t waker = w->waker;
+
+	*ret_cause = DL_CAUSE_UNEXPLAINED;
+	if (!w->wake_ts || waker == DL_NONE)
+		return dl_seg_end(th, seg) >= th->end ? expected_waker(tl, thread, s->start, t) : DL_NONE;
+	if (dl_timed_out(w, s->start)) {
+		*ret_cause = DL_CAUSE_SLEEP;
+		return DL_NONE;
+	}
+	if (waker == DL_IDLE || (w->wake_flags & DL_WK_IRQ)) {
+		if (w->file_kind == DL_FILE_INET)
+			*ret_cause = DL_CAUSE_NETWORK;
+		return DL_NONE;
+	}
+	if (tl->threads.v[waker].proc == DL_NONE) {
+		if (!tl->threads.v[waker].kthread)
+			*ret_cause = DL_CAUSE_EXTERNAL;
+		return DL_NONE;
+	}
+	return waker;
+}
+
+/* Charges a wait that ends in the waiter itself. */
+static void charge_wait(struct dl_walk *w, uint32_t thread, uint32_t seg, enum dl_cause cause, const char *text,
+			uint64_t start, uint64_t t)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	const struct dl_wait *wait = dl_seg_wait(th, &th->segs.v[seg]);
+	struct dl_what what = { text, DL_EVI_THREAD, thread, false, false };
+	char detailed[96];
+
+	if (cause == DL_CAUSE_STORAGE && wait->file_ino) {
+		what.kind = DL_EVI_FILE;
+		what.id = (uint64_t)wait->file_dev << 32 ^ wait->file_ino;
+		snprintf(detailed, sizeof(detailed), "%s: inode %" PRIu64 " on device %u:%u", text, wait->file_ino,
+			 wait->file_dev >> 20, wait->file_dev & 0xfffff);
+		what.text = detailed;
+	} else if (cause == DL_CAUSE_EXTERNAL) {
+		what.id = wait->waker;
+	}
+	dl_charge(w, cause, thread, start, t, &what);
+}
+
+struct visited { struct place at[VISITED_MAX]; uint32_t cnt; };
+
+/* Two threads that woke each other at one instant would be walked for ever. */
+static bool visit(struct visited *v, uint32_t thread, uint64_t t)
+{
+	if (v->cnt && v->at[v->cnt - 1].t != t)
+		v->cnt = 0;
+	for (uint32_t i = 0; i < v->cnt; i++) {
+		if (v->at[i].thread == thread)
+			return false;
+	}
+	if (v->cnt < VISITED_MAX)
+		v->at[v->cnt++] = (struct place){ thread, t };
+	return true;
+}
+
+/* One blocked segment. Moves *thread and *t to where the walk goes on. */
+static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint32_t seg, uint64_t floor,
+			 struct visited *visited)
+{
+	const struct dl_thread *th = &w->tl->threads.v[*thread];
+	uint64_t start = th->segs.v[seg].start > floor ? th->segs.v[seg].start : floor;
+	const struct dl_api *api = dl_api_at(w->tl, th, *t);
+	enum dl_why why = dl_why_blocked(w->tl, th, seg);
+	enum dl_cause cause = why_cause[why];
+	uint32_t next;
+
+	if (api) {
+		if (api->start > start)
+			start = api->start;
+		dl_charge_running(w, *thread, seg, start, *t);
+		*t = start;
+		return;
+	}
+	if (why == DL_WHY_GIL) {
+		*t = walk_gil(w, *thread, seg, *t, floor);
+		return;
+	}
+	if (why == DL_WHY_LOCK || why == DL_WHY_KLOCK) {
+		walk_lock(w, *thread, seg, why, start, *t);
+		*t = start;
+		return;
+	}
+	if (why == DL_WHY_DATA || why == DL_WHY_CHILD || why == DL_WHY_NETWORK) {
+		next = data_source(w->tl, *thread, seg, *t, &cause);
+		if (next != DL_NONE && visit(visited, next, *t)) {
+			*thread = next;
+			w->jumped = true;
+			return;
+		}
+		if (why == DL_WHY_NETWORK)
+			cause = DL_CAUSE_NETWORK;
+	}
+	charge_wait(w, *thread, seg, cause, why_text[why], start, *t);
+	*t = start;
+}
+
+void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor)
+{
+	struct dl_what lost = { "not known: events are missing", 0, 0, false, false };
+	struct visited visited = {};
+
+	visit(&visited, thread, t);
+	while (t > floor) {
+		const struct dl_thread *th = &w->tl->threads.v[thread];
+		uint32_t seg = dl_seg_before(th, t);
+		uint64_t start;
+
+		if (++w->links > LINKS_MAX) {
+			dl_charge(w, DL_CAUSE_UNEXPLAINED, thread, floor, t, &lost);
+			return;
+		}
+		if (seg == DL_NONE) {
+			/* Before its birth a thread is what its creator did. */
+			if (th->start && th->creator != DL_NONE && visit(&visited, th->creator, t)) {
+				thread = th->creator;
+				continue;
+			}
+			dl_charge(w, DL_CAUSE_UNEXPLAINED, thread, floor, t, &lost);
+			return;
+		}
+		start = th->segs.v[seg].start > floor ? th->segs.v[seg].start : floor;
+		switch (th->segs.v[seg].state) {
+		case DL_ST_RUNNING:
+			dl_charge_running(w, thread, seg, start, t);
+			t = start;
+			break;
+		case DL_ST_RUNNABLE:
+			charge_runnable(w, thread, seg, start, t);
+			t = start;
+			break;
+		case DL_ST_BLOCKED:
+			walk_blocked(w, &thread, &t, seg, floor, &visited);
+			break;
+		default:
+			dl_charge(w, DL_CAUSE_UNEXPLAINED, thread, start, t, &lost);
+			t = start;
+		}
+	}
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Inside diagnose/: the critical path, walked backwards from the instant at which somebody stopped
+ * waiting. Every nanosecond between that instant and the floor is charged exactly once.
+ */
+#ifndef DLBPF_DIAGNOSE_WALK_H
+#define DLBPF_DIAGNOSE_WALK_H
+
+#include "base/map.h"
+#include "diagnose/report.h"
+#include "timeline/timeline.h"
+
+/* Why a thread is blocked, as far as the walk needs it. */
+enum dl_why {
+	DL_WHY_UNKNOWN = 0,
+	DL_WHY_DATA,		/* something that another thread makes */
+	DL_WHY_LOCK,		/* a lock: its holder is walked, then the waiter again */
+	DL_WHY_GIL,
+	DL_WHY_KLOCK,		/* a lock of the kernel, mmap_lock for one */
+	DL_WHY_STORAGE,
+	DL_WHY_SWAP,
+	DL_WHY_MEMORY,
+	DL_WHY_NETWORK,
+	DL_WHY_SLEEP,
+	DL_WHY_CHILD,		/* the end of a process or thread */
+	DL_WHY_CNT,
+};
+
+enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg);
+
+/* True when the wait ended by its own deadline: the waker is then a timer, whoever ran. */
+bool dl_timed_out(const struct dl_wait *w, uint64_t start);
+
+/* Totals over all walked intervals. */
+struct dl_ledger {
+	struct dl_charge causes[DL_CAUSE_CNT];
+	struct dl_map evidence[DL_CAUSE_CNT];	/* what it is, by cause -> ns; see dl_evidence_key */
+	int err;				/* -ENOMEM sticks */
+};
+
+void dl_ledger_fini(struct dl_ledger *l);
+
+/* What a charge is about: a thread, or a file. */
+enum dl_evidence { DL_EVI_THREAD = 1, DL_EVI_FILE, DL_EVI_NAME };
+
+static inline uint64_t dl_evidence_key(enum dl_evidence kind, uint64_t id)
+{
+	return (uint64_t)kind << 60 | (id & 0x0fffffffffffffffULL);
+}
+
+struct dl_walk {
+	const struct dl_timeline *tl;
+	struct dl_gap *gap;
+	struct dl_ledger *ledger;	/* NULL: only the gap */
+	bool want_steps;
+	/* Refilling the GPU after a synchronise: up to budget of the host's own time behind
+	 * sync_end is charged to it, since without it the host would have been that far ahead. */
+	uint32_t sync_thread;
+	uint64_t sync_end, sync_budget;
+	/* inside a look-through */
+	uint32_t via_lock;		/* depth */
+	enum dl_cause relabel;		/* DL_CAUSE_CNT: charge what the holder did */
+	uint64_t links;			/* guard against damage */
+	bool jumped;			/* a wake-up led to the next step */
+};
+
+/* Charges [floor, t] along the path that ends in the thread at t. */
+void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor);
+
+/* Charges [start, end] of the thread to a cause. what: the step's text and its evidence. */
+struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree; };
+void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+	       const struct dl_what *what);
+
+/* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
+void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
+
+/* What a thread's running is for, by its role alone. */
+enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
+
+/* The innermost driver call around (start, end] that explains time by itself (copy, synchronise,
+ * allocation, ...), clipped; NULL none. */
+const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
+enum dl_cause dl_api_cause(const struct dl_api *a);
+
+/* Where a phase (startup) that holds the instant just before t began; false when none does. */
+bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from);
+
+/* In the trainer's main thread: the part of a running segment that belongs to the hand-over of a
+ * batch; an empty span when there is none. */
+struct dl_span dl_handover_part(const struct dl_timeline *tl, uint32_t thread, uint32_t seg);
+bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
+bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w);
+
+bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to);
+
+/* The waits of one thread for batches, in order. 0 or -ENOMEM. */
+int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out);
+
+/* gaps.c, waits.c */
+struct dl_diagnose_opts;
+int dl_find_gaps(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
+		 struct dl_diag *d);
+int dl_find_waits(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
+		  struct dl_diag *d);
+
+/* Cuts sorted spans to [from, to]. */
+void dl_clip_spans(struct dl_spans *s, uint64_t from, uint64_t to);
+
+#endif

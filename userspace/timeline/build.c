@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Reads a trace into a timeline: one handler for each kind of event, in a table. */
+#include "timeline/timeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "timeline/threads.h"
+#include "trace/schema.h"
+#include "trace/trace.h"
+
+typedef int (*handler_fn)(struct dl_timeline *tl, const struct dl_hdr *ev);
+
+static uint32_t text_add(struct dl_timeline *tl, const char *text, size_t len)
+{
+	char **at = vec_push(&tl->texts);
+
+	if (!at)
+		return DL_NONE;
+	*at = strndup(text ? text : "", len);
+	return *at ? (uint32_t)(tl->texts.cnt - 1) : DL_NONE;
+}
+
+static int map_text(struct dl_timeline *tl, struct dl_map *map, uint64_t key, const struct dl_hdr *ev)
+{
+	size_t len;
+	const char *text = dl_event_tail(ev, &len);
+	uint32_t idx = text_add(tl, text, len);
+
+	return idx == DL_NONE ? -ENOMEM : dl_map_set(map, key, idx);
+}
+
+static int keep(struct dl_kept_vec *kept, const struct dl_hdr *ev)
+{
+	struct dl_kept *k = vec_push(kept);
+
+	if (!k)
+		return -ENOMEM;
+	k->ts = ev->ts;
+	k->ev = malloc(ev->size);
+	if (!k->ev)
+		return -ENOMEM;
+	memcpy(k->ev, ev, ev->size);
+	return 0;
+}
+
+static int on_switch(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return dl_tl_switch(tl, (const void *)ev);
+}
+
+static int on_wake(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return dl_tl_wake(tl, (const void *)ev);
+}
+
+static int on_fork(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return dl_tl_fork(tl, (const void *)ev);
+}
+
+static int on_exit_ev(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	int err = dl_tl_exit(tl, (const void *)ev);
+
+	return err ? err : keep(&tl->crash, ev);
+}
+
+static int on_task(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return dl_tl_task(tl, (const void *)ev);
+}
+
+static int on_name(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_name *n = (const void *)ev;
+	uint32_t idx = dl_tl_thread(tl, ev->tid);
+
+	if (idx == DL_NONE)
+		return -ENOMEM;
+	memcpy(tl->threads.v[idx].name, n->comm.s, 16);
+	if (n->flags & DL_NM_KTHREAD)
+		tl->threads.v[idx].kthread = true;
+	return 0;
+}
+
+static int on_exec(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	uint32_t proc = dl_tl_proc(tl, ev->pid);
+
+	if (proc == DL_NONE)
+		return -ENOMEM;
+	tl->procs.v[proc].execed = true;
+	tl->procs.v[proc].quartet = false;	/* handlers do not survive an exec */
+	tl->procs.v[proc].ready = 0;
+	tl->procs.v[proc].gil_addr = 0;
+	return 0;
+}
+
+static int on_cmdline(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	uint32_t proc = dl_tl_proc(tl, ev->pid);
+	const char *text;
+	size_t len;
+
+	if (proc == DL_NONE)
+		return -ENOMEM;
+	text = dl_event_tail(ev, &len);
+	free(tl->procs.v[proc].cmdline);
+	tl->procs.v[proc].cmdline = strndup(text ? text : "", len);
+	return tl->procs.v[proc].cmdline ? 0 : -ENOMEM;
+}
+
+static int on_mem(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_mem *m = (const void *)ev;
+	uint32_t proc = dl_tl_proc(tl, ev->pid);
+	struct dl_mem *at;
+
+	if (proc == DL_NONE)
+		return -ENOMEM;
+	at = vec_push(&tl->procs.v[proc].mem);
+	if (!at)
+		return -ENOMEM;
+	*at = (struct dl_mem){ ev->ts, m->anon, m->file, m->shmem, m->swap, m->pgtables };
+	return 0;
+}
+
+static int on_sample(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_sample *s = (const void *)ev;
+	uint32_t idx = dl_tl_own_thread(tl, ev->tid, ev->pid);
+	struct dl_smp *at;
+
+	if (idx == DL_NONE)
+		return -ENOMEM;
+	if (idx == DL_IDLE)
+		return 0;
+	at = vec_push(&tl->threads.v[idx].samples);
+	if (!at)
+		return -ENOMEM;
+	*at = (struct dl_smp){ .ts = ev->ts, .ip = s->ip, .stack = s->stack, .syscall = s->syscall,
+			       .kernel = s->mode == DL_SAMPLE_KERNEL };
+	return 0;
+}
+
+/* Ids are dense and handed out in order by the recorder; one far beyond is damage. */
+static int on_stack(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_stack *s = (const void *)ev;
+	size_t bytes = ev->size - sizeof(*s), cnt = bytes / 8;
+	struct dl_stack *at;
+
+	if (s->id > tl->stacks.cnt + 65536 || (size_t)s->kernel_cnt + s->user_cnt > cnt)
+		return 0;
+	while (tl->stacks.cnt <= s->id) {
+		if (!vec_push(&tl->stacks))
+			return -ENOMEM;
+	}
+	at = &tl->stacks.v[s->id];
+	free(at->addrs);
+	at->addrs = malloc(bytes ? bytes : 1);
+	if (!at->addrs)
+		return -ENOMEM;
+	memcpy(at->addrs, s + 1, cnt * 8);
+	at->kernel_cnt = s->kernel_cnt;
+	at->user_cnt = s->user_cnt;
+	return 0;
+}
+
+static uint64_t usym_key(uint32_t pid, uint64_t addr)
+{
+	return dl_hash64(addr ^ ((uint64_t)pid << 32 | pid));
+}
+
+static int on_symbol(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_symbol *s = (const void *)ev;
+
+	if (!ev->pid)
+		return map_text(tl, &tl->ksyms, s->addr, ev);
+	return map_text(tl, &tl->usyms, usym_key(ev->pid, s->addr), ev);
+}
+
+static int on_string(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_string *s = (const void *)ev;
+
+	return map_text(tl, &tl->strings, (uint64_t)ev->pid << 32 | s->id, ev);
+}
+
+static int on_crash(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return keep(&tl->crash, ev);
+}
+
+static int on_mark(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_mark *m = (const void *)ev;
+
+	if (m->what == DL_MARK_START)
+		tl->start = ev->ts;
+	if (m->what == DL_MARK_STOP)
+		tl->stopped = true;
+	return keep(&tl->crash, ev);
+}
+
+static int on_env(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return keep(&tl->env, ev);
+}
+
+static int on_clock(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return keep(&tl->clocks, ev);
+}
+
+static int on_loss(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_loss *l = (const void *)ev;
+	struct dl_loss *at;
+
+	vec_for_each(&tl->losses, it) {
+		if (it->ring == l->ring && it->cause == l->cause && it->kind == l->kind) {
+			it->cnt = l->cnt;
+			return 0;
+		}
+	}
+	at = vec_push(&tl->losses);
+	if (!at)
+		return -ENOMEM;
+	*at = (struct dl_loss){ l->ring, l->cause, l->kind, l->cnt };
+	return 0;
+}
+
+static int on_absent(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	size_t len;
+	const char *text = dl_event_tail(ev, &len);
+	char **at = vec_push(&tl->absent);
+
+	if (!at)
+		return -ENOMEM;
+	*at = strndup(text ? text : "", len);
+	return *at ? 0 : -ENOMEM;
+}
+
+static const handler_fn handlers[DL_EV_MAX] = {
+	[DL_EV_SWITCH] = on_switch,
+	[DL_EV_WAKE] = on_wake,
+	[DL_EV_NAME] = on_name,
+	[DL_EV_FORK] = on_fork,
+	[DL_EV_EXEC] = on_exec,
+	[DL_EV_EXIT] = on_exit_ev,
+	[DL_EV_TASK] = on_task,
+	[DL_EV_CMDLINE] = on_cmdline,
+	[DL_EV_MEM] = on_mem,
+	[DL_EV_SIGNAL] = on_crash,
+	[DL_EV_SIGBUS_MAP] = on_crash,
+	[DL_EV_SIGNAL_DELIVER] = on_crash,
+	[DL_EV_OOM_KILL] = on_crash,
+	[DL_EV_SAMPLE] = on_sample,
+	[DL_EV_STACK] = on_stack,
+	[DL_EV_SYMBOL] = on_symbol,
+	[DL_EV_ENV_HOST] = on_env,
+	[DL_EV_ENV_CGROUP] = on_env,
+	[DL_EV_ENV_SHM] = on_env,
+	[DL_EV_ENV_PROC] = on_env,
+	[DL_EV_GPU_SOURCE] = dl_tl_gpu,
+	[DL_EV_GPU_KERNEL] = dl_tl_gpu,
+	[DL_EV_GPU_MEMCPY] = dl_tl_gpu,
+	[DL_EV_GPU_SYNC] = dl_tl_gpu,
+	[DL_EV_GPU_API] = dl_tl_gpu,
+	[DL_EV_GPU_CLOCK] = on_clock,
+	[DL_EV_GPU_DROP] = dl_tl_gpu,
+	[DL_EV_GPU_DEVICE] = dl_tl_gpu,
+	[DL_EV_GPU_GRAPH] = dl_tl_gpu,
+	[DL_EV_STRING] = on_string,
+	[DL_EV_LOSS] = on_loss,
+	[DL_EV_ABSENT] = on_absent,
+	[DL_EV_MARK] = on_mark,
+};
+
+static int finish(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->end == UINT64_MAX)
+			th->end = tl->end;
+		if (th->segs.cnt && th->end < th->segs.v[th->segs.cnt - 1].start)
+			th->end = th->segs.v[th->segs.cnt - 1].start;
+	}
+	dl_tl_classify(tl);
+	return dl_tl_gpu_finish(tl);
+}
+
+static int read_all(struct dl_timeline *tl, struct dl_trace *t)
+{
+	const struct dl_hdr *ev;
+	int got, err;
+
+	while ((got = dl_trace_next(t, &ev)) > 0) {
+		if (!tl->events || ev->ts < tl->start)
+			tl->start = ev->ts;
+		if (ev->ts > tl->end)
+			tl->end = ev->ts;
+		tl->events++;
+		if (ev->kind < DL_EV_MAX && handlers[ev->kind]) {
+			err = handlers[ev->kind](tl, ev);
+			if (err)
+				return err;
+		}
+	}
+	return got;
+}
+
+int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d)
+{
+	struct dl_timeline *tl = calloc(1, sizeof(*tl));
+	struct dl_thread *idle = tl ? vec_push(&tl->threads) : NULL;
+	int err;
+
+	if (!idle) {
+		dl_timeline_free(tl);
+		return dl_oom(d);
+	}
+	idle->proc = idle->creator = idle->run_waker = DL_NONE;
+	idle->end = UINT64_MAX;
+	strcpy(idle->name, "idle");
+	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);
+	err = read_all(tl, t);
+	if (!err)
+		err = finish(tl);
+	if (!err)
+		err = dl_find_roles(tl);
+	if (err) {
+		dl_timeline_free(tl);
+		return err == -ENOMEM ? dl_oom(d) : dl_fail_errno(d, err, "cannot read the trace");
+	}
+	*ret = tl;
+	return 0;
+}
+
+static void kept_free(struct dl_kept_vec *kept)
+{
+	vec_for_each(kept, k)
+		free(k->ev);
+	vec_free(kept);
+}
+
+static void texts_free(struct dl_text_vec *texts)
+{
+	vec_for_each(texts, t)
+		free(*t);
+	vec_free(texts);
+}
+
+static void proc_fini(struct dl_proc *p)
+{
+	free(p->cmdline);
+	free(p->gpu_text);
+	vec_free(&p->mem);
+	vec_free(&p->apis);
+	vec_free(&p->kernels);
+	vec_free(&p->copies);
+	vec_free(&p->syncs);
+	dl_map_fini(&p->api_by_corr);
+	dl_map_fini(&p->copy_by_corr);
+}
+
+void dl_timeline_free(struct dl_timeline *tl)
+{
+	if (!tl)
+		return;
+	vec_for_each(&tl->threads, th) {
+		vec_free(&th->segs);
+		vec_free(&th->waits);
+		vec_free(&th->rqs);
+		vec_free(&th->woke);
+		vec_free(&th->samples);
+		vec_free(&th->apis);
+	}
+	vec_for_each(&tl->procs, p)
+		proc_fini(p);
+	vec_for_each(&tl->stacks, s)
+		free(s->addrs);
+	vec_for_each(&tl->gpu_names, n)
+		free(n->name);
+	vec_free(&tl->threads);
+	vec_free(&tl->procs);
+	vec_free(&tl->stacks);
+	vec_free(&tl->gpu_names);
+	vec_free(&tl->loaders);
+	vec_free(&tl->losses);
+	texts_free(&tl->absent);
+	texts_free(&tl->texts);
+	kept_free(&tl->crash);
+	kept_free(&tl->env);
+	kept_free(&tl->clocks);
+	dl_map_fini(&tl->tids);
+	dl_map_fini(&tl->pids);
+	dl_map_fini(&tl->strings);
+	dl_map_fini(&tl->ksyms);
+	dl_map_fini(&tl->usyms);
+	free(tl);
+}
+
+static const char *text_of(const struct dl_timeline *tl, const struct dl_map *map, uint64_t key)
+{
+	uint64_t idx;
+
+	return dl_map_get(map, key, &idx) ? tl->texts.v[idx] : NULL;
+}
+
+const char *dl_string(const struct dl_timeline *tl, uint32_t pid, uint32_t id)
+{
+	const char *text = id ? text_of(tl, &tl->strings, (uint64_t)pid << 32 | id) : NULL;
+
+	return text || !id ? text : text_of(tl, &tl->strings, id);
+}
+
+const char *dl_kernel_symbol(const struct dl_timeline *tl, uint64_t addr)
+{
+	return text_of(tl, &tl->ksyms, addr);
+}
+
+const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t addr)
+{
+	return text_of(tl, &tl->usyms, usym_key(pid, addr));
+}

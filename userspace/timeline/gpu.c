@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* GPU records into spans per process, and the union of kernels that says when a device is busy. */
+#include "timeline/threads.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/schema.h"
+
+static int add_name(struct dl_timeline *tl, const struct dl_ev_gpu_device *ev)
+{
+	struct dl_gpu_name *n = vec_push(&tl->gpu_names);
+	const char *text;
+	size_t len;
+
+	if (!n)
+		return -ENOMEM;
+	text = dl_event_tail(&ev->h, &len);
+	n->device = ev->device;
+	n->pid = ev->h.pid;
+	n->simulated = ev->flags & DL_GPU_SIMULATED;
+	n->name = strndup(text ? text : "", len);
+	return n->name ? 0 : -ENOMEM;
+}
+
+static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
+{
+	const char *text;
+	size_t len;
+
+	p->gpu_state = ev->state;
+	p->gpu_version = ev->version;
+	if (ev->flags & DL_GPU_SIMULATED)
+		p->gpu_simulated = true;
+	text = dl_event_tail(&ev->h, &len);
+	if (!text || !len || (ev->state == DL_GPU_STOPPED && p->gpu_text))
+		return 0;
+	free(p->gpu_text);
+	p->gpu_text = strndup(text, len);
+	return p->gpu_text ? 0 : -ENOMEM;
+}
+
+static int add_kernel(struct dl_proc *p, const struct dl_ev_gpu_kernel *ev)
+{
+	struct dl_kern *k = vec_push(&p->kernels);
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct dl_kern){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
+			       .device = ev->device, .stream = ev->stream, .corr = ev->corr, .name = ev->name };
+	return 0;
+}
+
+static int add_graph(struct dl_proc *p, const struct dl_ev_gpu_graph *ev)
+{
+	struct dl_kern *k = vec_push(&p->kernels);
+
+	if (!k)
+		return -ENOMEM;
+	*k = (struct dl_kern){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
+			       .device = ev->device, .stream = ev->stream, .corr = ev->corr };
+	return 0;
+}
+
+static int add_copy(struct dl_proc *p, const struct dl_ev_gpu_memcpy *ev)
+{
+	struct dl_copy *c = vec_push(&p->copies);
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct dl_copy){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
+			       .bytes = ev->bytes, .device = ev->device, .stream = ev->stream,
+			       .corr = ev->corr, .dir = ev->dir, .src = ev->src, .dst = ev->dst,
+			       .flags = ev->flags };
+	return 0;
+}
+
+static int add_sync(struct dl_proc *p, const struct dl_ev_gpu_sync *ev)
+{
+	struct dl_sync *s = vec_push(&p->syncs);
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct dl_sync){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
+			       .stream = ev->stream, .corr = ev->corr, .type = ev->type };
+	return 0;
+}
+
+static int add_api(struct dl_timeline *tl, uint32_t proc, const struct dl_ev_gpu_api *ev)
+{
+	uint64_t th = DL_NONE;
+	struct dl_api *a = vec_push(&tl->procs.v[proc].apis);
+
+	if (!a)
+		return -ENOMEM;
+	if (!ev->h.tid || !dl_map_get(&tl->tids, ev->h.tid, &th))
+		th = DL_NONE;
+	*a = (struct dl_api){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
+			      .thread = (uint32_t)th, .corr = ev->corr, .cls = ev->class,
+			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name };
+	return 0;
+}
+
+int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	uint32_t proc = dl_tl_proc(tl, ev->pid);
+	struct dl_proc *p;
+
+	if (proc == DL_NONE)
+		return -ENOMEM;
+	p = &tl->procs.v[proc];
+	switch (ev->kind) {
+	case DL_EV_GPU_SOURCE:
+		return set_source(p, (const void *)ev);
+	case DL_EV_GPU_KERNEL:
+		return add_kernel(p, (const void *)ev);
+	case DL_EV_GPU_GRAPH:
+		return add_graph(p, (const void *)ev);
+	case DL_EV_GPU_MEMCPY:
+		return add_copy(p, (const void *)ev);
+	case DL_EV_GPU_SYNC:
+		return add_sync(p, (const void *)ev);
+	case DL_EV_GPU_API:
+		return add_api(tl, proc, (const void *)ev);
+	case DL_EV_GPU_DROP:
+		memcpy(&p->gpu_drop, ev, sizeof(p->gpu_drop));
+		return 0;
+	case DL_EV_GPU_DEVICE:
+		return add_name(tl, (const void *)ev);
+	}
+	return 0;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	return x < y ? -1 : x > y;
+}
+
+/* NCCL's and RCCL's device kernels: they spin until all ranks have come. */
+static bool is_collective(const char *name)
+{
+	return name && (!strncmp(name, "nccl", 4) || !strncmp(name, "rccl", 4) ||
+			strstr(name, "ncclDevKernel") || strstr(name, "ncclKernel"));
+}
+
+static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
+{
+	int err = 0;
+
+	if (p->kernels.cnt)
+		qsort(p->kernels.v, p->kernels.cnt, sizeof(*p->kernels.v), by_start);
+	if (p->copies.cnt)
+		qsort(p->copies.v, p->copies.cnt, sizeof(*p->copies.v), by_start);
+	if (p->syncs.cnt)
+		qsort(p->syncs.v, p->syncs.cnt, sizeof(*p->syncs.v), by_start);
+	if (p->apis.cnt)
+		qsort(p->apis.v, p->apis.cnt, sizeof(*p->apis.v), by_start);
+	vec_for_each(&p->kernels, k)
+		k->collective = is_collective(dl_string(tl, p->pid, k->name));
+	for (uint32_t i = 0; i < p->apis.cnt && !err; i++) {
+		struct dl_api *a = &p->apis.v[i];
+
+		/* A process cannot call in another one's thread: damage. */
+		if (a->thread != DL_NONE && tl->threads.v[a->thread].proc != (uint32_t)(p - tl->procs.v))
+			a->thread = DL_NONE;
+		/* A runtime call and the driver call inside it may share an id: keep the outer one. */
+		if (a->corr && !dl_map_get(&p->api_by_corr, a->corr, NULL))
+			err = dl_map_set(&p->api_by_corr, a->corr, i);
+		if (!err && a->thread != DL_NONE) {
+			uint32_t *at = vec_push(&tl->threads.v[a->thread].apis);
+
+			if (!at)
+				return -ENOMEM;
+			*at = i;
+		}
+	}
+	for (uint32_t i = 0; i < p->copies.cnt && !err; i++) {
+		if (p->copies.v[i].corr)
+			err = dl_map_set(&p->copy_by_corr, p->copies.v[i].corr, i);
+	}
+	return err;
+}
+
+int dl_tl_gpu_finish(struct dl_timeline *tl)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < tl->procs.cnt && !err; i++)
+		err = finish_proc(tl, &tl->procs.v[i]);
+	return err;
+}
+
+int dl_busy_spans(const struct dl_proc *p, uint32_t device, enum dl_kern_filter filter, struct dl_spans *ret)
+{
+	struct dl_spans out = {};
+
+	vec_for_each(&p->kernels, k) {
+		struct dl_span *last = vec_last(&out);
+
+		if (k->device != device || (filter == DL_KERN_NO_COLLECTIVES && k->collective))
+			continue;
+		if (last && k->start <= last->end) {
+			if (k->end > last->end)
+				last->end = k->end;
+			continue;
+		}
+		last = vec_push(&out);
+		if (!last) {
+			vec_free(&out);
+			return -ENOMEM;
+		}
+		*last = (struct dl_span){ k->start, k->end };
+	}
+	*ret = out;
+	return 0;
+}

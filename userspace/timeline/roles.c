@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Roles from behaviour: a worker has PyTorch's four signal handlers, or is a forked child that
+ * writes to its parent; the sharer blocks all signals; the feeder writes the result pipe. Names
+ * are hints only: older PyTorch names no threads, newer gives three of them the same name.
+ */
+#include "timeline/roles.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "timeline/timeline.h"
+
+#define FUTEX_PRIVATE 128
+#define FUTEX_WAIT_CMD(op) ((op) & 127)
+#define GIL_SLICE_MAX_NS 7000000	/* switch interval 5 ms, and what the first look cost */
+
+static bool name_is(const struct dl_timeline *tl, const struct dl_proc *p, const char *prefix)
+{
+	return p->main != DL_NONE && !strncmp(tl->threads.v[p->main].name, prefix, strlen(prefix));
+}
+
+static bool cmdline_has(const struct dl_proc *p, const char *text)
+{
+	return p->cmdline && strstr(p->cmdline, text);
+}
+
+static bool is_futex(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	return dl_sys_class(tl->machine, w->syscall) == DL_SYS_FUTEX;
+}
+
+/* --- the interpreter's lock --- */
+
+/* A wait for the GIL is a private FUTEX_WAIT_BITSET with a deadline one switch interval away. */
+static bool looks_like_gil(const struct dl_timeline *tl, const struct dl_wait *w, uint64_t start)
+{
+	return is_futex(tl, w) && (w->arg1 & FUTEX_PRIVATE) && FUTEX_WAIT_CMD(w->arg1) == 9 &&
+	       w->deadline > start && w->deadline - start < GIL_SLICE_MAX_NS;
+}
+
+static int find_gil(struct dl_timeline *tl)
+{
+	struct dl_map seen = {};	/* process << 48 | address in units of 256 bytes -> count */
+	int err = 0;
+
+	for (size_t t = 0; t < tl->threads.cnt && !err; t++) {
+		const struct dl_thread *th = &tl->threads.v[t];
+
+		vec_for_each(&th->segs, s) {
+			const struct dl_wait *w = dl_seg_wait(th, s);
+			struct dl_proc *p;
+			uint64_t key, cnt = 0;
+
+			if (!w || th->proc == DL_NONE || !looks_like_gil(tl, w, s->start))
+				continue;
+			p = &tl->procs.v[th->proc];
+			if (p->gil_addr)
+				continue;
+			key = dl_hash64((uint64_t)th->proc << 48 ^ w->arg0 >> 8);
+			dl_map_get(&seen, key, &cnt);
+			if (++cnt >= 2)
+				p->gil_addr = w->arg0;
+			err = dl_map_set(&seen, key, cnt);
+			if (err)
+				break;
+		}
+	}
+	dl_map_fini(&seen);
+	/* A forked child has the same addresses as its parent. */
+	for (int pass = 0; pass < 2 && !err; pass++) {
+		vec_for_each(&tl->procs, p) {
+			if (!p->gil_addr && !p->execed && p->forked && p->parent != DL_NONE)
+				p->gil_addr = tl->procs.v[p->parent].gil_addr;
+		}
+	}
+	return err;
+}
+
+/* --- processes --- */
+
+static bool has_gpu(const struct dl_proc *p)
+{
+	return p->kernels.cnt || p->copies.cnt || p->apis.cnt;
+}
+
+/* How often threads of one process woke threads of another by writing. */
+static size_t writes_to(const struct dl_timeline *tl, uint32_t from, uint32_t to)
+{
+	size_t cnt = 0;
+
+	vec_for_each(&tl->threads, th) {
+		if (th->proc != from)
+			continue;
+		vec_for_each(&th->woke, w) {
+			if (tl->threads.v[w->wakee].proc == to &&
+			    dl_sys_class(tl->machine, w->syscall) == DL_SYS_WRITE)
+				cnt++;
+		}
+	}
+	return cnt;
+}
+
+static bool is_worker(const struct dl_timeline *tl, uint32_t i)
+{
+	const struct dl_proc *p = &tl->procs.v[i];
+
+	if (p->parent == DL_NONE || tl->procs.v[p->parent].role == DL_ROLE_WORKER || has_gpu(p))
+		return false;
+	if (p->quartet)
+		return true;
+	if (cmdline_has(p, "resource_tracker") || name_is(tl, p, "torch_shm_manag"))
+		return false;
+	if (cmdline_has(p, "--multiprocessing-fork"))
+		return true;
+	return p->forked && !p->execed && writes_to(tl, i, p->parent) >= 2;
+}
+
+static enum dl_role helper_role(const struct dl_timeline *tl, const struct dl_proc *p)
+{
+	if (cmdline_has(p, "resource_tracker"))
+		return DL_ROLE_TRACKER;
+	if (cmdline_has(p, "multiprocessing.forkserver"))
+		return DL_ROLE_FORKSERVER;
+	if (name_is(tl, p, "torch_shm_manag"))
+		return DL_ROLE_SHM_MANAGER;
+	if (p->parent != DL_NONE && (tl->procs.v[p->parent].role == DL_ROLE_WORKER ||
+				     tl->procs.v[p->parent].role == DL_ROLE_WORKER_CHILD))
+		return DL_ROLE_WORKER_CHILD;
+	return DL_ROLE_HELPER;
+}
+
+static uint32_t parent_of_role(const struct dl_timeline *tl, uint32_t i, enum dl_role role)
+{
+	for (int depth = 0; i != DL_NONE && depth < 32; depth++, i = tl->procs.v[i].parent) {
+		if (tl->procs.v[i].role == role)
+			return i;
+	}
+	return DL_NONE;
+}
+
+/* The process whose loader made this worker: its parent, or behind a forkserver the one above. */
+static uint32_t worker_owner(const struct dl_timeline *tl, uint32_t i)
+{
+	uint32_t up = tl->procs.v[i].parent;
+
+	if (up != DL_NONE && tl->procs.v[up].role == DL_ROLE_FORKSERVER && tl->procs.v[up].parent != DL_NONE)
+		up = tl->procs.v[up].parent;
+	return up;
+}
+
+static void find_trainers(struct dl_timeline *tl)
+{
+	bool any = false;
+	uint32_t i;
+
+	for (i = 0; i < tl->procs.cnt; i++) {
+		uint32_t owner = tl->procs.v[i].role == DL_ROLE_WORKER ? worker_owner(tl, i) : DL_NONE;
+
+		if (has_gpu(&tl->procs.v[i]))
+			owner = i;
+		if (owner == DL_NONE)
+			continue;
+		tl->procs.v[owner].role = DL_ROLE_TRAINER;
+		any = true;
+	}
+	for (i = 0; i < tl->procs.cnt && !any; i++) {
+		if (!tl->procs.v[i].root)
+			continue;
+		tl->procs.v[i].role = DL_ROLE_TRAINER;
+		any = true;
+	}
+	if (!any && tl->procs.cnt)
+		tl->procs.v[0].role = DL_ROLE_TRAINER;
+}
+
+static void find_launchers(struct dl_timeline *tl)
+{
+	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
+		uint32_t up = tl->procs.v[i].parent;
+
+		if (tl->procs.v[i].role != DL_ROLE_TRAINER)
+			continue;
+		for (int depth = 0; up != DL_NONE && depth < 32; depth++, up = tl->procs.v[up].parent) {
+			if (tl->procs.v[up].role == DL_ROLE_UNKNOWN)
+				tl->procs.v[up].role = DL_ROLE_LAUNCHER;
+		}
+	}
+}
+
+static void find_process_roles(struct dl_timeline *tl)
+{
+	int32_t rank = 0, trainers = 0;
+
+	vec_for_each(&tl->procs, p) {
+		if (p->parent == DL_NONE && dl_map_get(&tl->pids, p->ppid, NULL)) {
+			uint64_t up = 0;
+
+			dl_map_get(&tl->pids, p->ppid, &up);
+			if (&tl->procs.v[up] != p)
+				p->parent = (uint32_t)up;
+		}
+		if (cmdline_has(p, "multiprocessing.forkserver") && !p->quartet && p->execed)
+			p->role = DL_ROLE_FORKSERVER;
+	}
+	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
+		if (is_worker(tl, i))
+			tl->procs.v[i].role = DL_ROLE_WORKER;
+	}
+	find_trainers(tl);
+	find_launchers(tl);
+	vec_for_each(&tl->procs, p)
+		trainers += p->role == DL_ROLE_TRAINER;
+	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
+		struct dl_proc *p = &tl->procs.v[i];
+
+		if (p->role == DL_ROLE_UNKNOWN)
+			p->role = helper_role(tl, p);
+		if (p->role == DL_ROLE_TRAINER && trainers > 1)
+			p->rank = rank++;
+		p->trainer = parent_of_role(tl, i, DL_ROLE_TRAINER);
+	}
+}
+
+/* --- loaders --- */
+
+/* The pipe that the trainer waits at when this worker's write wakes it. */
+static void find_result_pipes(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->proc == DL_NONE || tl->procs.v[th->proc].role != DL_ROLE_TRAINER)
+			continue;
+		vec_for_each(&th->waits, w) {
+			struct dl_proc *from;
+
+			if (w->waker == DL_NONE || w->file_kind != DL_FILE_FIFO ||
+			    dl_sys_class(tl->machine, w->wake_syscall) != DL_SYS_WRITE ||
+			    tl->threads.v[w->waker].proc == DL_NONE)
+				continue;
+			from = &tl->procs.v[tl->threads.v[w->waker].proc];
+			if (from->role == DL_ROLE_WORKER && !from->result_ino)
+				from->result_ino = w->file_ino;
+		}
+	}
+}
+
+struct group {
+	uint32_t trainer;
+	uint64_t ino, start, end, last_fork;
+	uint32_t cnt, loader;
+};
+
+struct groups { struct group *v; size_t cnt, cap; };
+
+#define FORK_GAP_NS 1000000000ULL	/* workers of one loader are made in a row */
+
+/* The group a worker belongs to: that of its result pipe, or that of the fork before it. */
+static struct group *group_of(struct groups *groups, const struct dl_proc *p)
+{
+	struct group *near = NULL;
+
+	vec_for_each(groups, g) {
+		if (g->trainer != p->trainer)
+			continue;
+		if (p->result_ino && g->ino == p->result_ino)
+			return g;
+		if ((!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS)
+			near = g;
+	}
+	return near;
+}
+
+/* A group is a new generation of a loader when that loader's last one had ended before. */
+static int loader_of(struct dl_timeline *tl, struct group *g)
+{
+	struct dl_loader *l;
+	uint32_t best = DL_NONE;
+
+	for (uint32_t i = 0; i < tl->loaders.cnt; i++) {
+		l = &tl->loaders.v[i];
+		if (l->trainer != g->trainer || l->end > g->start)
+			continue;
+		if (best == DL_NONE || (l->workers == g->cnt) > (tl->loaders.v[best].workers == g->cnt) ||
+		    ((l->workers == g->cnt) == (tl->loaders.v[best].workers == g->cnt) &&
+		     l->end > tl->loaders.v[best].end))
+			best = i;
+	}
+	if (best == DL_NONE) {
+		l = vec_push(&tl->loaders);
+		if (!l)
+			return -ENOMEM;
+		*l = (struct dl_loader){ .trainer = g->trainer, .start = g->start };
+		best = (uint32_t)(tl->loaders.cnt - 1);
+	}
+	l = &tl->loaders.v[best];
+	l->generations++;
+	l->end = g->end;
+	if (g->cnt > l->workers)
+		l->workers = g->cnt;
+	g->loader = best;
+	return 0;
+}
+
+static int by_group_start(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int loader_number(const struct dl_timeline *tl, uint32_t loader)
+{
+	int number = 0;
+
+	for (uint32_t i = 0; i < loader; i++)
+		number += tl->loaders.v[i].trainer == tl->loaders.v[loader].trainer;
+	return number;
+}
+
+static int add_to_group(struct groups *groups, struct dl_proc *p)
+{
+	struct group *g = group_of(groups, p);
+
+	if (!g) {
+		g = vec_push(groups);
+		if (!g)
+			return -ENOMEM;
+		*g = (struct group){ .trainer = p->trainer, .start = p->start };
+	}
+	if (p->result_ino)
+		g->ino = p->result_ino;
+	g->last_fork = p->start;
+	p->index = (int32_t)g->cnt++;
+	if (p->end > g->end)
+		g->end = p->end;
+	return 0;
+}
+
+static int find_loaders(struct dl_timeline *tl)
+{
+	struct groups groups = {};
+	int err = 0;
+
+	find_result_pipes(tl);
+	for (size_t i = 0; i < tl->procs.cnt && !err; i++) {
+		if (tl->procs.v[i].role == DL_ROLE_WORKER && tl->procs.v[i].trainer != DL_NONE)
+			err = add_to_group(&groups, &tl->procs.v[i]);
+	}
+	if (groups.cnt)
+		qsort(groups.v, groups.cnt, sizeof(*groups.v), by_group_start);
+	for (size_t i = 0; i < groups.cnt && !err; i++)
+		err = loader_of(tl, &groups.v[i]);
+	vec_for_each(&tl->procs, p) {
+		if (err || p->role != DL_ROLE_WORKER || p->trainer == DL_NONE)
+			continue;
+		vec_for_each(&groups, g) {
+			if (g->trainer == p->trainer && p->start >= g->start && p->end <= g->end &&
+			    (!p->result_ino || p->result_ino == g->ino)) {
+				p->loader = loader_number(tl, g->loader);
+				p->generation = tl->loaders.v[g->loader].generations - 1;
+			}
+		}
+	}
+	vec_free(&groups);
+	return err;
+}
+
+/* --- threads --- */
+
+struct habits {
+	uint32_t waits, fifo_poll, sock_read, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
+};
+
+static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th, struct habits *h)
+{
+	const struct dl_proc *p = &tl->procs.v[th->proc];
+
+	vec_for_each(&th->waits, w) {
+		enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+		h->waits++;
+		h->accepts += sys == DL_SYS_ACCEPT;
+		h->fifo_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO;
+		h->sock_read += sys == DL_SYS_READ && w->file_kind == DL_FILE_UNIX;
+		if (sys != DL_SYS_FUTEX)
+			continue;
+		if (dl_is_gil(p, w->arg0))
+			h->gil++;
+		else if (w->arg1 == FUTEX_PRIVATE)
+			h->pool_futex++;
+	}
+}
+
+static void count_wakes(const struct dl_timeline *tl, const struct dl_thread *th, struct habits *h)
+{
+	vec_for_each(&th->woke, w) {
+		const struct dl_thread *to = &tl->threads.v[w->wakee];
+		enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+		if (to->proc == DL_NONE)
+			continue;
+		if (to->proc == th->proc) {
+			h->futex_main += sys == DL_SYS_FUTEX && to->tid == tl->procs.v[th->proc].pid;
+			continue;
+		}
+		if (sys != DL_SYS_WRITE)
+			continue;
+		h->writes_out++;
+		h->feeds_workers += tl->procs.v[to->proc].role == DL_ROLE_WORKER &&
+				    tl->procs.v[to->proc].main == w->wakee;
+	}
+}
+
+static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
+{
+	vec_for_each(&tl->procs, p) {
+		if (p->role == DL_ROLE_WORKER && p->trainer == trainer)
+			return true;
+	}
+	return false;
+}
+
+static enum dl_role trainer_thread(const struct dl_thread *th, const struct habits *h, bool workers)
+{
+	if (!strncmp(th->name, "pt_data_pin", 11) || (workers && h->fifo_poll && h->sock_read))
+		return DL_ROLE_PIN;
+	if (h->feeds_workers)
+		return DL_ROLE_INDEX_FEEDER;
+	if (!h->gil && ((h->waits && h->pool_futex == h->waits) || !strncmp(th->name, "PTThreadPool", 12)))
+		return DL_ROLE_POOL;
+	if (!workers && h->gil && h->futex_main && th->apis.cnt == 0)
+		return DL_ROLE_LOADER_THREAD;
+	return DL_ROLE_TRAINER_THREAD;
+}
+
+static enum dl_role worker_thread(const struct dl_thread *th, const struct habits *h)
+{
+	/* Every new thread has its signals blocked for a moment: most of its switches decide. */
+	if (h->accepts || th->sigblock_outs * 2 > th->outs)
+		return DL_ROLE_SHARER;
+	if (h->writes_out)
+		return DL_ROLE_FEEDER;
+	if (!h->gil && h->waits && h->pool_futex == h->waits)
+		return DL_ROLE_POOL;
+	return DL_ROLE_WORKER_THREAD;
+}
+
+static void find_thread_roles(struct dl_timeline *tl)
+{
+	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+		struct dl_thread *th = &tl->threads.v[i];
+		const struct dl_proc *p;
+		struct habits h = {};
+
+		if (th->proc == DL_NONE)
+			continue;
+		p = &tl->procs.v[th->proc];
+		th->role = p->role;
+		th->role_since = th->start ? th->start : th->segs.cnt ? th->segs.v[0].start : 0;
+		if (p->main == i || (p->role != DL_ROLE_TRAINER && p->role != DL_ROLE_WORKER))
+			continue;
+		count_waits(tl, th, &h);
+		count_wakes(tl, th, &h);
+		th->role = p->role == DL_ROLE_WORKER ? worker_thread(th, &h) :
+			   trainer_thread(th, &h, has_workers(tl, th->proc));
+	}
+}
+
+int dl_find_roles(struct dl_timeline *tl)
+{
+	int err = find_gil(tl);
+
+	if (err)
+		return err;
+	find_process_roles(tl);
+	err = find_loaders(tl);
+	if (err)
+		return err;
+	find_thread_roles(tl);
+	return 0;
+}

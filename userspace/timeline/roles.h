@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Who does what in a training job, found from behaviour; see roles.c. */
+#ifndef DLBPF_TIMELINE_ROLES_H
+#define DLBPF_TIMELINE_ROLES_H
+
+enum dl_role {
+	DL_ROLE_UNKNOWN = 0,
+	DL_ROLE_LAUNCHER,	/* starts trainers, trains nothing */
+	DL_ROLE_TRAINER,
+	DL_ROLE_WORKER,
+	DL_ROLE_WORKER_CHILD,	/* a helper that a worker started */
+	DL_ROLE_FORKSERVER,
+	DL_ROLE_SHM_MANAGER,	/* torch_shm_manager */
+	DL_ROLE_TRACKER,	/* Python's resource tracker */
+	DL_ROLE_HELPER,		/* any other process of the tree */
+	/* threads of a trainer */
+	DL_ROLE_PIN,		/* pin-memory thread */
+	DL_ROLE_INDEX_FEEDER,	/* queue feeder towards the workers */
+	DL_ROLE_LOADER_THREAD,	/* a thread-based loader's worker */
+	DL_ROLE_POOL,		/* a pool thread: OpenMP, BLAS */
+	DL_ROLE_TRAINER_THREAD,	/* any other thread of it */
+	/* threads of a worker */
+	DL_ROLE_FEEDER,		/* queue feeder: pickles batches and writes the result pipe */
+	DL_ROLE_SHARER,		/* resource sharer: hands out descriptors */
+	DL_ROLE_WORKER_THREAD,	/* any other thread of it */
+	DL_ROLE_CNT,
+};
+
+struct dl_timeline;
+
+/* Fills in the roles of processes and threads, loaders, worker numbers and ranks. 0 or -ENOMEM. */
+int dl_find_roles(struct dl_timeline *tl);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What a kernel stack says: the kind of page fault of a sample, the reason of an uninterruptible
+ * wait. Function names differ between kernels, so each rule is a list of name prefixes, and what
+ * no rule knows stays unknown. The first rule with a frame in the stack wins, so the more special
+ * ones come first.
+ */
+#include "timeline/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rule {
+	uint8_t value;
+	const char *prefixes[16];
+};
+
+/* "shrink_" and try_to_free_* are reclaim, wherever it was entered from. */
+static const struct rule fault_rules[] = {
+	{ DL_SMP_RECLAIM, { "try_to_free_", "shrink_node", "shrink_lruvec", "shrink_folio", "shrink_page",
+			    "mem_cgroup_handle_over_high", "reclaim_high", "compact_zone", "__alloc_pages_direct" } },
+	{ DL_SMP_FAULT_SWAP, { "do_swap_page", "swapin_", "swap_read", "shmem_swapin" } },
+	{ DL_SMP_FAULT_SHM, { "shmem_", "shm_fault" } },
+	{ DL_SMP_FAULT_COW, { "do_wp_page", "wp_page_", "do_cow_fault", "copy_present_" } },
+	{ DL_SMP_FAULT_ANON, { "do_anonymous_page", "do_huge_pmd_anonymous", "alloc_anon_folio",
+			       "do_huge_zero_page" } },
+	{ DL_SMP_FAULT_FILE, { "filemap_", "do_read_fault", "do_fault_around", "next_uptodate", "ext4_", "xfs_" } },
+};
+
+static const char *const fault_entry[16] = {
+	"asm_exc_page_fault", "exc_page_fault", "do_user_addr_fault", "handle_mm_fault",
+	"__handle_mm_fault", "do_page_fault", "do_mem_abort", "do_translation_fault",
+};
+
+static const struct rule syscall_rules[] = {
+	{ DL_SMP_RECLAIM, { "try_to_free_", "shrink_node", "shrink_lruvec", "shrink_folio", "shrink_page",
+			    "mem_cgroup_handle_over_high", "reclaim_high", "compact_zone" } },
+	{ DL_SMP_SHM, { "shmem_fallocate", "shmem_undo_range", "shmem_evict", "shmem_truncate",
+			"shmem_get_folio", "shmem_getpage", "shmem_write" } },
+	{ DL_SMP_UNMAP, { "unmap_page_range", "unmap_region", "unmap_vmas", "zap_p", "__vm_munmap",
+			  "do_munmap", "tlb_finish_mmu", "do_vmi_" } },
+};
+
+static const struct rule wait_rules[] = {
+	{ DL_SW_WAIT_RECLAIM, { "try_to_free_", "shrink_", "reclaim_", "mem_cgroup_handle_over_high",
+				"throttle_direct", "congestion_wait", "wait_iff_congested" } },
+	{ DL_SW_WAIT_SWAP, { "do_swap_page", "swapin_", "swap_read", "shmem_swapin" } },
+	{ DL_SW_WAIT_RWSEM, { "rwsem_down_", "__down_read", "__down_write", "down_read", "down_write" } },
+	{ DL_SW_WAIT_IO, { "io_schedule", "folio_wait_", "wait_on_page_", "__lock_page", "blk_", "bio_",
+			   "filemap_", "submit_bio", "balance_dirty_pages", "jbd2_", "fuse_", "request_wait_answer",
+			   "nfs_", "rpc_", "netfs_" } },
+};
+
+static bool has_prefix(const char *name, const char *const *prefixes)
+{
+	for (int i = 0; i < 16 && prefixes[i]; i++) {
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	}
+	return false;
+}
+
+static bool stack_has(const struct dl_timeline *tl, const struct dl_stack *s, const char *const *prefixes)
+{
+	for (int i = 0; i < s->kernel_cnt; i++) {
+		const char *name = dl_kernel_symbol(tl, s->addrs[i]);
+
+		if (name && has_prefix(name, prefixes))
+			return true;
+	}
+	return false;
+}
+
+static int first_rule(const struct dl_timeline *tl, const struct dl_stack *s, const struct rule *rules,
+		      size_t cnt, int otherwise)
+{
+	for (size_t i = 0; i < cnt; i++) {
+		if (stack_has(tl, s, rules[i].prefixes))
+			return rules[i].value;
+	}
+	return otherwise;
+}
+
+#define FIRST_RULE(tl, s, rules, otherwise) \
+	first_rule(tl, s, rules, sizeof(rules) / sizeof(rules[0]), otherwise)
+
+static void classify_stack(const struct dl_timeline *tl, struct dl_stack *s)
+{
+	if (!s->kernel_cnt)
+		return;
+	if (stack_has(tl, s, fault_entry))
+		s->cls = (uint8_t)FIRST_RULE(tl, s, fault_rules, DL_SMP_FAULT);
+	else
+		s->cls = (uint8_t)FIRST_RULE(tl, s, syscall_rules, DL_SMP_KERNEL);
+	s->wait = (uint8_t)FIRST_RULE(tl, s, wait_rules, DL_SW_WAIT_UNKNOWN);
+}
+
+void dl_tl_classify(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->stacks, s)
+		classify_stack(tl, s);
+	vec_for_each(&tl->threads, th) {
+		vec_for_each(&th->samples, smp) {
+			if (!smp->kernel)
+				smp->cls = DL_SMP_USER;
+			else if (smp->stack < tl->stacks.cnt)
+				smp->cls = tl->stacks.v[smp->stack].cls;
+			else
+				smp->cls = DL_SMP_KERNEL;
+		}
+	}
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The timeline: what every thread of the recorded tree did at every instant, who woke whom, what
+ * each GPU ran, and who plays which role. Made from a trace, then only read.
+ *
+ * Threads and processes are named by index, not by id: ids are reused. Segments of a thread are
+ * gapless from its first to its last instant; a segment ends where the next one starts.
+ */
+#ifndef DLBPF_TIMELINE_TIMELINE_H
+#define DLBPF_TIMELINE_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dlbpf/event.h>
+
+#include "base/diag.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "timeline/roles.h"
+#include "timeline/syscalls.h"
+
+struct dl_trace;
+
+#define DL_NONE UINT32_MAX	/* no thread, no process, no record */
+#define DL_IDLE 0		/* index of the idle task among threads */
+
+enum dl_state {
+	DL_ST_UNKNOWN = 0,	/* before the first event, or events were lost */
+	DL_ST_RUNNING,
+	DL_ST_RUNNABLE,		/* ref: struct dl_rq */
+	DL_ST_BLOCKED,		/* ref: struct dl_wait */
+	DL_ST_GONE,
+};
+
+struct dl_seg {
+	uint64_t start;
+	uint32_t ref;
+	uint16_t cpu;
+	uint8_t state;		/* enum dl_state */
+	uint8_t reserved;
+};
+
+/* One block of a thread, and how it ended. */
+struct dl_wait {
+	uint64_t arg0, arg1, deadline, file_ino;
+	uint64_t wake_ts;	/* 0: never woken in the trace, or the wake was lost */
+	uint32_t waker;		/* thread that woke it; DL_NONE unknown */
+	int32_t wake_syscall;
+	uint32_t file_dev, file_magic;
+	int32_t syscall;	/* -1: not in a system call; -2: unknown */
+	uint32_t stack;		/* STACK.id */
+	uint16_t file_kind;	/* enum dl_file_kind */
+	uint16_t flags;		/* enum dl_switch_flag */
+	uint16_t wake_flags;	/* enum dl_wake_flag */
+	bool uninterruptible;	/* state D */
+};
+
+/* One wait for a CPU. */
+struct dl_rq {
+	uint32_t before;	/* thread that had the CPU when this one got it; DL_NONE unknown */
+	uint32_t preempted_by;	/* thread that took the CPU away; DL_NONE when it was woken */
+	bool throttled;		/* its cgroup was over quota */
+	bool fresh;		/* first wake of a new thread */
+};
+
+struct dl_woke {		/* a wake that a thread made */
+	uint64_t ts;
+	uint32_t wakee;
+	int32_t syscall;
+};
+
+struct dl_smp {			/* an on-CPU sample */
+	uint64_t ts, ip;
+	uint32_t stack;
+	int32_t syscall;
+	bool kernel;
+	uint8_t cls;		/* enum dl_smp_class, set when all symbols are known */
+};
+
+/* What a sample was doing, from its kernel stack; see stacks.c. */
+enum dl_smp_class {
+	DL_SMP_USER = 0,
+	DL_SMP_KERNEL,		/* in the kernel, for none of the reasons below */
+	DL_SMP_FAULT,		/* in a page fault whose kind the stack does not show */
+	DL_SMP_FAULT_ANON,	/* first touch of private memory */
+	DL_SMP_FAULT_COW,	/* copy-on-write */
+	DL_SMP_FAULT_SHM,	/* first touch of shared memory */
+	DL_SMP_FAULT_FILE,
+	DL_SMP_FAULT_SWAP,
+	DL_SMP_RECLAIM,
+	DL_SMP_SHM,		/* allocating or freeing shared memory outside faults */
+	DL_SMP_UNMAP,
+	DL_SMP_CNT,
+};
+
+struct dl_thread {
+	uint32_t tid, nstid;
+	uint32_t proc;		/* index; DL_NONE for a foreign thread */
+	uint32_t creator;	/* thread that made it; DL_NONE unknown */
+	uint64_t start;		/* creation, when recorded; else 0 */
+	uint64_t end;		/* exit; UINT64_MAX */
+	uint64_t exec_ns, min_flt;	/* from first_* to the last seen */
+	uint64_t first_exec_ns, first_min_flt;
+	uint32_t maj_flt, first_maj_flt;
+	char name[16 + 1];
+	bool kthread, has_totals;
+	uint32_t outs, sigblock_outs;	/* switch-outs, and those with nearly all signals blocked */
+	enum dl_role role;
+	uint64_t role_since;	/* feeder and sharer: first instant seen at work */
+	DL_VEC(struct dl_seg) segs;
+	DL_VEC(struct dl_wait) waits;
+	DL_VEC(struct dl_rq) rqs;
+	DL_VEC(struct dl_woke) woke;
+	DL_VEC(struct dl_smp) samples;
+	DL_VEC(uint32_t) apis;	/* indices in the process's apis, in order of start */
+	/* while building */
+	uint64_t run_wake_ts;	/* a wake met while running */
+	uint32_t run_waker;
+	int32_t run_wake_syscall;
+	uint16_t run_wake_flags;
+	uint32_t switches;
+	bool has_switches;
+	uint64_t last_out_ts;
+};
+
+struct dl_mem { uint64_t ts, anon, file, shmem, swap, pgtables; };
+
+struct dl_api {
+	uint64_t start, end;
+	uint32_t thread;	/* DL_NONE unknown */
+	uint32_t corr, cls, cbid, domain, name;
+};
+
+struct dl_kern {		/* a kernel, or a graph as a whole */
+	uint64_t start, end;
+	uint32_t device, stream, corr, name;
+	bool collective;
+};
+
+struct dl_copy {
+	uint64_t start, end, bytes;
+	uint32_t device, stream, corr;
+	uint16_t dir, src, dst, flags;
+};
+
+struct dl_sync {
+	uint64_t start, end;
+	uint32_t stream, corr, type;
+};
+
+struct dl_proc {
+	uint32_t pid, nspid;
+	uint32_t parent;	/* process index; DL_NONE outside the tree or unknown */
+	uint32_t ppid;
+	uint32_t main;		/* main thread */
+	bool root, forked, execed, exited, quartet;
+	int32_t exit_status;
+	uint64_t start, end;	/* fork and exit when recorded; else 0 and UINT64_MAX */
+	uint64_t ready;		/* first instant with PyTorch's signal handlers; 0 none */
+	uint64_t maxrss;
+	char *cmdline;
+	enum dl_role role;
+	uint32_t trainer;	/* process index of the trainer it works for; DL_NONE */
+	int32_t loader, index, rank;
+	uint32_t generation;	/* of its loader: 0, 1, ... when workers are made anew */
+	uint64_t gil_addr;	/* futex address of its GIL; 0 unknown */
+	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
+	DL_VEC(struct dl_mem) mem;
+	DL_VEC(struct dl_api) apis;
+	DL_VEC(struct dl_kern) kernels;	/* sorted by start */
+	DL_VEC(struct dl_copy) copies;	/* sorted by start */
+	DL_VEC(struct dl_sync) syncs;
+	struct dl_map api_by_corr;	/* corr -> index in apis */
+	struct dl_map copy_by_corr;	/* corr -> index in copies */
+	uint32_t gpu_state, gpu_version;
+	bool gpu_simulated;
+	char *gpu_text;
+	struct dl_ev_gpu_drop gpu_drop;
+};
+
+struct dl_stack {
+	uint64_t *addrs;
+	uint16_t kernel_cnt, user_cnt;
+	uint8_t cls;		/* enum dl_smp_class of the kernel part, DL_SMP_USER without one */
+	uint8_t wait;		/* enum dl_stack_wait */
+};
+
+/* Why a thread with this kernel stack is blocked; see stacks.c. */
+enum dl_stack_wait {
+	DL_SW_WAIT_UNKNOWN = 0,
+	DL_SW_WAIT_IO,
+	DL_SW_WAIT_SWAP,
+	DL_SW_WAIT_RECLAIM,
+	DL_SW_WAIT_RWSEM,	/* a kernel lock: its waker is its holder */
+};
+
+struct dl_loss { uint32_t ring, cause, kind; uint64_t cnt; };
+struct dl_gpu_name { uint32_t device, pid; char *name; bool simulated; };
+
+/* A record that is only looked up, kept as it was. */
+struct dl_kept { uint64_t ts; struct dl_hdr *ev; };
+struct dl_kept_vec { struct dl_kept *v; size_t cnt, cap; };
+struct dl_text_vec { char **v; size_t cnt, cap; };
+
+struct dl_loader {
+	uint32_t trainer;	/* process index */
+	uint32_t generations;
+	uint32_t workers;	/* of the largest generation */
+	uint64_t start, end;
+};
+
+struct dl_timeline {
+	uint64_t start, end;	/* observed span */
+	uint64_t events;
+	enum dl_machine machine;
+	DL_VEC(struct dl_thread) threads;	/* [0] is the idle task */
+	DL_VEC(struct dl_proc) procs;
+	DL_VEC(struct dl_stack) stacks;		/* by STACK.id */
+	DL_VEC(struct dl_loader) loaders;
+	DL_VEC(struct dl_loss) losses;
+	DL_VEC(struct dl_gpu_name) gpu_names;
+	struct dl_text_vec absent;
+	struct dl_kept_vec crash;	/* SIGNAL, SIGBUS_MAP, SIGNAL_DELIVER, OOM_KILL, EXIT, MARK */
+	struct dl_kept_vec env;	/* ENV_* */
+	struct dl_kept_vec clocks;	/* GPU_CLOCK */
+	struct dl_map tids, pids;	/* the newest thread and process of an id */
+	struct dl_map strings;		/* pid << 32 | id -> index in texts */
+	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
+	struct dl_text_vec texts;
+	uint64_t lost_switches;		/* seen by the threads' own counters */
+	uint64_t inferred_switches;	/* switch-ins that the trace lacks, placed by CPU time */
+	bool stopped;			/* the recorder ended in order */
+};
+
+int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d);
+void dl_timeline_free(struct dl_timeline *tl);
+
+/* Index of the segment that holds the instant just before t (start < t <= end); DL_NONE when the
+ * thread did not exist then. */
+uint32_t dl_seg_before(const struct dl_thread *th, uint64_t t);
+
+static inline uint64_t dl_seg_end(const struct dl_thread *th, uint32_t seg)
+{
+	return seg + 1 < th->segs.cnt ? th->segs.v[seg + 1].start : th->end;
+}
+
+static inline struct dl_wait *dl_seg_wait(const struct dl_thread *th, const struct dl_seg *s)
+{
+	return s->state == DL_ST_BLOCKED && s->ref != DL_NONE ? &th->waits.v[s->ref] : NULL;
+}
+
+/* True for a futex of the process's GIL: its condition, its mutex, its forced switch. They lie
+ * within 256 bytes (research on CPython 3.10 to 3.13: docs/DIAGNOSIS.md). */
+static inline bool dl_is_gil(const struct dl_proc *p, uint64_t addr)
+{
+	return p->gil_addr && addr - p->gil_addr + 256 < 512;
+}
+
+/* Running time of the thread between two instants. */
+uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);
+
+/* The text that an event names by id in a process; NULL unknown. */
+const char *dl_string(const struct dl_timeline *tl, uint32_t pid, uint32_t id);
+const char *dl_kernel_symbol(const struct dl_timeline *tl, uint64_t addr);
+const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t addr);
+
+/* Sorted, disjoint intervals. */
+struct dl_span { uint64_t start, end; };
+struct dl_spans { struct dl_span *v; size_t cnt, cap; };
+
+enum dl_kern_filter { DL_KERN_ALL, DL_KERN_NO_COLLECTIVES };
+
+/* The union of a process's kernels on a device. */
+int dl_busy_spans(const struct dl_proc *p, uint32_t device, enum dl_kern_filter filter, struct dl_spans *ret);
+
+#endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Opens trace files and merges their frames into one sequence of events. */
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/vec.h"
+#include "trace/format.h"
+#include "trace/scan.h"
+
+/* Frames overlap where events came late: a few at a time. More than this in memory is an attack. */
+#define MAX_OPEN_SZ (1ULL << 30)
+
+/* A frame that is being read. */
+struct open_frame {
+	struct dl_decoded dec;
+	size_t at;	/* next event */
+	uint64_t order;	/* of the frame in the file: of equal times the earlier one comes first */
+};
+
+struct frame {
+	struct dl_frame_pos pos;
+	uint64_t order;	/* in the file */
+	bool bad;
+};
+
+struct dl_trace {
+	int fd;
+	char *path;
+	struct dl_file_header header;
+	struct dl_trace_info info;
+	char damage[512];
+	struct dl_decoder *dec;
+	struct dl_buf comp;
+	struct { struct frame *v; size_t cnt, cap; } frames;	/* by first_ts */
+
+	uint64_t from, to;
+	size_t next_frame;
+	struct { struct open_frame *v; size_t cnt, cap; } heap;	/* smallest next event first */
+	DL_VEC(struct dl_decoded) spare;	/* buffers to be used again */
+	size_t open_sz;
+	bool step;	/* the first of the heap was returned and has to go on */
+};
+
+static void note_damage(struct dl_trace *t, uint64_t off, const char *what, const char *why)
+{
+	if (!t->damage[0])
+		snprintf(t->damage, sizeof(t->damage), "%s: %s at byte %llu: %s", t->path, what,
+			 (unsigned long long)off, why);
+}
+
+/* --- opening --- */
+
+static int open_file(const char *path, int *ret_fd, uint64_t *ret_sz, struct dl_diag *d)
+{
+	struct stat st;
+	/* O_NONBLOCK: a FIFO must not make us wait for a writer */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), err;
+
+	if (fd < 0)
+		return dl_fail_errno(d, -errno, "cannot open %s", path);
+	if (fstat(fd, &st)) {
+		err = dl_fail_errno(d, -errno, "cannot look at %s", path);
+	} else if (S_ISDIR(st.st_mode)) {
+		err = dl_fail(d, -EISDIR, "%s is a directory, not a trace file", path);
+	} else if (!S_ISREG(st.st_mode)) {
+		err = dl_fail(d, -EINVAL, "%s is not a regular file; copy the trace to one first", path);
+	} else {
+		*ret_fd = fd;
+		*ret_sz = (uint64_t)st.st_size;
+		return 0;
+	}
+	close(fd);
+	return err;
+}
+
+static int read_header(struct dl_trace *t, struct dl_diag *d)
+{
+	uint8_t prefix[DL_PREFIX_SZ];
+	_cleanup_free_ uint8_t *all = NULL;
+	uint64_t file_sz = t->info.file_bytes;
+	size_t sz = file_sz < sizeof(prefix) ? file_sz : sizeof(prefix);
+	uint32_t header_sz;
+	int err;
+
+	err = dl_read_at(t->fd, prefix, sz, 0);
+	if (err)
+		return dl_fail_errno(d, err, "cannot read %s", t->path);
+	err = dl_header_prefix(prefix, sz, t->path, &header_sz, d);
+	if (err)
+		return err;
+	if (header_sz > file_sz)
+		return dl_fail(d, -EBADMSG, "%s was cut off in its header: nothing in it can be read",
+			       t->path);
+	all = malloc(header_sz);
+	if (!all)
+		return dl_oom(d);
+	err = dl_read_at(t->fd, all, header_sz, 0);
+	if (err)
+		return dl_fail_errno(d, err, "cannot read %s", t->path);
+	return dl_header_parse(&t->header, all, header_sz, t->path, d);
+}
+
+static int cmp_frames(const void *a, const void *b)
+{
+	const struct frame *x = a, *y = b;
+
+	if (x->pos.first_ts != y->pos.first_ts)
+		return x->pos.first_ts < y->pos.first_ts ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int take_index(struct dl_trace *t, const struct dl_index *ix)
+{
+	if (vec_reserve(&t->frames, ix->cnt))
+		return -ENOMEM;
+	for (size_t i = 0; i < ix->cnt; i++)
+		t->frames.v[i] = (struct frame){ .pos = ix->v[i], .order = i };
+	t->frames.cnt = ix->cnt;
+	if (ix->cnt)
+		qsort(t->frames.v, ix->cnt, sizeof(*t->frames.v), cmp_frames);
+	t->info.first_ts = ix->first_ts;
+	t->info.last_ts = ix->last_ts;
+	t->info.events = ix->events;
+	t->info.frames = ix->cnt;
+	t->info.raw_bytes = ix->struct_bytes;
+	for (size_t k = 0; k <= DL_MAX_KIND; k++) {
+		if (dl_event_desc((unsigned int)k))
+			t->info.kind_cnt[k] = ix->kind_cnt[k];
+		else
+			t->info.unknown_events += ix->kind_cnt[k];
+	}
+	return 0;
+}
+
+static int read_frames(struct dl_trace *t, struct dl_diag *d)
+{
+	_cleanup_free_ struct dl_index *ix = calloc(1, sizeof(*ix));
+	struct dl_scan scan = { 0 };
+	int err;
+
+	if (!ix)
+		return dl_oom(d);
+	err = dl_scan_file(ix, &scan, t->fd, t->info.file_bytes, t->header.size, t->header.trace_id);
+	err = err ?: take_index(t, ix);
+	free(ix->v);
+	if (err == -ENOMEM)
+		return dl_oom(d);
+	if (err)
+		return dl_fail_errno(d, err, "cannot read %s", t->path);
+	t->info.complete = scan.complete;
+	t->info.damaged_bytes = scan.damaged_bytes;
+	if (scan.damaged_bytes)
+		note_damage(t, scan.damaged_off, scan.torn ? "torn frame" : "damage", scan.torn ?
+			    "the recorder did not finish it" : "not a whole frame");
+	return 0;
+}
+
+int dl_trace_open(struct dl_trace **ret, const char *path, struct dl_diag *d)
+{
+	struct dl_trace *t = calloc(1, sizeof(*t));
+	int err;
+
+	if (!t)
+		return dl_oom(d);
+	t->fd = -1;
+	t->to = UINT64_MAX;
+	t->path = strdup(path);
+	t->dec = dl_decoder_new();
+	err = t->path && t->dec ? 0 : dl_oom(d);
+	err = err ?: open_file(path, &t->fd, &t->info.file_bytes, d);
+	err = err ?: read_header(t, d);
+	err = err ?: read_frames(t, d);
+	if (err) {
+		dl_trace_close(t);
+		return err;
+	}
+	t->info.meta = t->header.meta;
+	t->info.major = t->header.major;
+	t->info.minor = t->header.minor;
+	*ret = t;
+	return 0;
+}
+
+void dl_trace_close(struct dl_trace *t)
+{
+	if (!t)
+		return;
+	if (t->fd >= 0)
+		close(t->fd);
+	vec_for_each(&t->heap, f)
+		free(f->dec.buf);
+	vec_for_each(&t->spare, s)
+		free(s->buf);
+	vec_free(&t->heap);
+	vec_free(&t->spare);
+	vec_free(&t->frames);
+	dl_file_header_fini(&t->header);
+	dl_decoder_free(t->dec);
+	free(t->comp.v);
+	free(t->path);
+	free(t);
+}
+
+const struct dl_trace_info *dl_trace_info(const struct dl_trace *t)
+{
+	return &t->info;
+}
+
+const char *dl_trace_damage(const struct dl_trace *t)
+{
+	return t->damage[0] ? t->damage : NULL;
+}
+
+/* --- merging --- */
+
+static const struct dl_hdr *head(const struct open_frame *f)
+{
+	return (const struct dl_hdr *)(const void *)(f->dec.buf + f->at);
+}
+
+static bool before(const struct open_frame *a, const struct open_frame *b)
+{
+	const struct dl_hdr *x = head(a), *y = head(b);
+
+	return x->ts != y->ts ? x->ts < y->ts : a->order < b->order;
+}
+
+static void sift_down(struct dl_trace *t, size_t i)
+{
+	struct open_frame *v = t->heap.v;
+
+	for (;;) {
+		size_t child = 2 * i + 1;
+		struct open_frame tmp;
+
+		if (child >= t->heap.cnt)
+			return;
+		if (child + 1 < t->heap.cnt && before(&v[child + 1], &v[child]))
+			child++;
+		if (!before(&v[child], &v[i]))
+			return;
+		tmp = v[i];
+		v[i] = v[child];
+		v[child] = tmp;
+		i = child;
+	}
+}
+
+static void sift_up(struct dl_trace *t, size_t i)
+{
+	struct open_frame *v = t->heap.v, tmp;
+
+	while (i && before(&v[i], &v[(i - 1) / 2])) {
+		tmp = v[i];
+		v[i] = v[(i - 1) / 2];
+		v[(i - 1) / 2] = tmp;
+		i = (i - 1) / 2;
+	}
+}
+
+/* Keeps one buffer, so that reading frame by frame allocates nothing. */
+static void retire(struct dl_trace *t, struct dl_decoded *dec)
+{
+	struct dl_decoded *spare = t->spare.cnt ? NULL : vec_push(&t->spare);
+
+	if (spare)
+		*spare = *dec;
+	else
+		free(dec->buf);
+}
+
+static void pop(struct dl_trace *t)
+{
+	struct open_frame first = t->heap.v[0];
+
+	t->heap.v[0] = t->heap.v[--t->heap.cnt];
+	t->open_sz -= first.dec.sz;
+	retire(t, &first.dec);
+	sift_down(t, 0);
+}
+
+static void reject(struct dl_trace *t, struct frame *f, const char *why)
+{
+	f->bad = true;
+	t->info.damaged_frames++;
+	t->info.damaged_bytes += f->pos.header_sz + f->pos.comp_sz;
+	note_damage(t, f->pos.off, "frame", why);
+}
+
+/* Header and payload to t->comp. 1, 0 when the frame is damaged, or -errno. */
+static int load(struct dl_trace *t, struct frame *f, struct dl_frame_hdr *h)
+{
+	size_t sz = (size_t)f->pos.header_sz + f->pos.comp_sz;
+	int err;
+
+	t->comp.cnt = 0;
+	if (vec_reserve(&t->comp, sz))
+		return -ENOMEM;
+	err = dl_read_at(t->fd, t->comp.v, sz, f->pos.off);
+	if (err == -ENODATA)
+		reject(t, f, "the file became shorter");
+	else if (!err && (!dl_frame_hdr_parse(h, t->comp.v, f->pos.header_sz, t->header.trace_id) ||
+			  h->header_sz != f->pos.header_sz || h->comp_sz != f->pos.comp_sz ||
+			  h->first_ts != f->pos.first_ts || h->last_ts != f->pos.last_ts))
+		reject(t, f, "its header is damaged");
+	else if (!err && dl_crc32(t->comp.v + h->header_sz, h->comp_sz) != h->payload_crc)
+		reject(t, f, "its checksum is wrong");
+	else
+		return err ? err : 1;
+	return 0;
+}
+
+/* Decodes the frame and puts it on the heap, unless it is damaged or has nothing in the window. */
+static int open_frame(struct dl_trace *t, size_t index)
+{
+	struct frame *f = &t->frames.v[index];
+	struct open_frame o = { .order = f->order };
+	struct dl_frame_hdr h;
+	const char *why;
+	int err = load(t, f, &h);
+
+	if (err <= 0)
+		return err;
+	if (vec_reserve(&t->heap, 1))
+		return -ENOMEM;
+	if (t->spare.cnt)
+		o.dec = t->spare.v[--t->spare.cnt];
+	err = dl_decode_frame(t->dec, &t->header.schema, &h, t->comp.v + h.header_sz, &o.dec, &why);
+	if (!err && t->open_sz + o.dec.sz > MAX_OPEN_SZ) {
+		err = -EBADMSG;
+		why = "too many frames overlap";
+	}
+	if (err == -EBADMSG) {
+		reject(t, f, why);
+		err = 0;
+		o.dec.sz = 0;
+	}
+	while (!err && o.at < o.dec.sz && head(&o)->ts < t->from)
+		o.at += (head(&o)->size + 7u) & ~7u;
+	if (err || o.at >= o.dec.sz) {
+		retire(t, &o.dec);
+		return err;
+	}
+	t->open_sz += o.dec.sz;
+	t->heap.v[t->heap.cnt++] = o;
+	sift_up(t, t->heap.cnt - 1);
+	return 0;
+}
+
+int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts)
+{
+	if (from_ts > to_ts)
+		return -EINVAL;
+	vec_for_each(&t->heap, f)
+		retire(t, &f->dec);
+	t->heap.cnt = 0;
+	t->open_sz = 0;
+	t->next_frame = 0;
+	t->step = false;
+	t->from = from_ts;
+	t->to = to_ts;
+	return 0;
+}
+
+/* Opens every frame that may hold an event that comes before the first of the heap. */
+static int open_due(struct dl_trace *t)
+{
+	while (t->next_frame < t->frames.cnt) {
+		const struct frame *f = &t->frames.v[t->next_frame];
+		int err;
+
+		if (f->pos.first_ts > t->to)
+			t->next_frame = t->frames.cnt;
+		else if (t->heap.cnt && f->pos.first_ts > head(&t->heap.v[0])->ts)
+			return 0;
+		else if (f->bad || f->pos.last_ts < t->from)
+			t->next_frame++;
+		else if ((err = open_frame(t, t->next_frame)))
+			return err;
+		else
+			t->next_frame++;
+	}
+	return 0;
+}
+
+int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
+{
+	struct open_frame *first = t->heap.v;
+	int err;
+
+	if (t->step) {
+		t->step = false;
+		first->at += (head(first)->size + 7u) & ~7u;
+		if (first->at < first->dec.sz)
+			sift_down(t, 0);
+		else
+			pop(t);
+	}
+	err = open_due(t);
+	if (err)
+		return err;
+	if (!t->heap.cnt || head(&t->heap.v[0])->ts > t->to)
+		return 0;
+	t->step = true;
+	*ret = head(&t->heap.v[0]);
+	return 1;
+}

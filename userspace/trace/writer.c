@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Writes trace files. What is on disk is never written again: header at once, then one frame after
+ * the other, then index and footer. A write that fails half way is cut off again.
+ */
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/vec.h"
+#include "trace/format.h"
+
+#define DEFAULT_FRAME_RAW_SZ (1u << 20)
+#define MIN_FRAME_RAW_SZ DL_EVENT_MAX_SZ
+#define MAX_FRAME_RAW_SZ (16u << 20)
+#define DEFAULT_FRAME_NS 1000000000u
+#define DEFAULT_LEVEL 3
+
+struct pending { uint64_t ts; uint32_t off; };
+
+struct dl_trace_writer {
+	int fd;
+	dl_desc_fn *desc;
+	struct dl_trace_writer_opts opts;
+	int err;		/* sticks */
+	uint64_t off;		/* end of what is whole in the file */
+	uint64_t raw_bytes, lost;
+	struct dl_encoder *enc;
+	struct dl_buf events;	/* pending, each on a multiple of 8 bytes */
+	size_t pending_raw;	/* their sizes without padding */
+	DL_VEC(struct pending) order;
+	DL_VEC(const struct dl_hdr *) sorted;
+	uint64_t now, since;	/* last time heard of; when nothing was pending */
+	struct dl_buf out;
+	struct dl_index index;
+	struct dl_frame_hdr frame;
+};
+
+/* --- the file --- */
+
+/* All of the bytes, or none as far as the file system lets us take them back. */
+static int write_whole(struct dl_trace_writer *w, const void *p, size_t sz)
+{
+	size_t done = 0;
+	int err = 0;
+
+	while (done < sz) {
+		ssize_t n = write(w->fd, (const uint8_t *)p + done, sz - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			err = n < 0 ? -errno : -EIO;
+			break;
+		}
+		done += (size_t)n;
+	}
+	if (!err) {
+		w->off += sz;
+		return 0;
+	}
+	/* A pipe cannot go back: its reader sees a torn frame, which is no worse than the loss. */
+	if (done && !ftruncate(w->fd, (off_t)w->off) && lseek(w->fd, (off_t)w->off, SEEK_SET) < 0)
+		return err;
+	return err;
+}
+
+static void writer_free(struct dl_trace_writer *w)
+{
+	if (!w)
+		return;
+	if (w->fd >= 0)
+		close(w->fd);
+	dl_encoder_free(w->enc);
+	free(w->events.v);
+	vec_free(&w->order);
+	vec_free(&w->sorted);
+	free(w->out.v);
+	free(w->index.v);
+	free(w);
+}
+
+static void set_opts(struct dl_trace_writer_opts *o, const struct dl_trace_writer_opts *given)
+{
+	if (given)
+		*o = *given;
+	if (!o->frame_raw_sz)
+		o->frame_raw_sz = DEFAULT_FRAME_RAW_SZ;
+	if (o->frame_raw_sz < MIN_FRAME_RAW_SZ)
+		o->frame_raw_sz = MIN_FRAME_RAW_SZ;
+	if (o->frame_raw_sz > MAX_FRAME_RAW_SZ)
+		o->frame_raw_sz = MAX_FRAME_RAW_SZ;
+	if (!o->frame_ns)
+		o->frame_ns = DEFAULT_FRAME_NS;
+	if (!o->level)
+		o->level = DEFAULT_LEVEL;
+}
+
+/* Empties a regular file that was opened without O_TRUNC, and goes to its start. */
+static int rewind_file(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	if (S_ISREG(st.st_mode) && (ftruncate(fd, 0) || lseek(fd, 0, SEEK_SET) < 0))
+		return -errno;
+	return 0;
+}
+
+static size_t end_sz(const struct dl_trace_writer *w)
+{
+	/* at most: the next frame may be the first one with any kind */
+	return DL_INDEX_FIXED_SZ + DL_EV_MAX * DL_INDEX_KIND_SZ +
+	       (w->index.cnt + 1) * DL_INDEX_FRAME_SZ + 4 + DL_FOOTER_SZ;
+}
+
+static int write_header(struct dl_trace_writer *w, const struct dl_trace_meta *meta,
+			struct dl_diag *d)
+{
+	int err = dl_header_build(&w->out, meta, w->desc, &w->index.trace_id);
+
+	if (err == -ENOMEM)
+		return dl_oom(d);
+	if (err)
+		return dl_fail_errno(d, err, "cannot write the trace header");
+	if (w->opts.max_sz && w->out.cnt + end_sz(w) > w->opts.max_sz)
+		return dl_fail(d, -EFBIG, "a maximal trace size of %llu bytes leaves no room for events",
+			       (unsigned long long)w->opts.max_sz);
+	err = rewind_file(w->fd);
+	err = err ?: write_whole(w, w->out.v, w->out.cnt);
+	if (err)
+		return dl_fail_errno(d, err, "cannot write the trace");
+	return 0;
+}
+
+int dl_trace_writer_open_desc(struct dl_trace_writer **ret, int fd,
+			      const struct dl_trace_meta *meta,
+			      const struct dl_trace_writer_opts *opts, dl_desc_fn *desc,
+			      struct dl_diag *d)
+{
+	struct dl_trace_writer *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w) {
+		if (fd >= 0)
+			close(fd);
+		return dl_oom(d);
+	}
+	w->fd = fd;
+	w->desc = desc;
+	w->now = w->since = meta->start_ts;
+	set_opts(&w->opts, opts);
+	w->enc = dl_encoder_new(desc, w->opts.level);
+	err = w->enc ? write_header(w, meta, d) : dl_oom(d);
+	if (err) {
+		writer_free(w);
+		return err;
+	}
+	*ret = w;
+	return 0;
+}
+
+int dl_trace_writer_open(struct dl_trace_writer **ret, int fd, const struct dl_trace_meta *meta,
+			 const struct dl_trace_writer_opts *opts, struct dl_diag *d)
+{
+	return dl_trace_writer_open_desc(ret, fd, meta, opts, dl_event_desc, d);
+}
+
+/* --- frames --- */
+
+static int cmp_pending(const void *a, const void *b)
+{
+	const struct pending *x = a, *y = b;
+
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x->off < y->off ? -1 : x->off > y->off;	/* equal times stay in order */
+}
+
+static int sort_pending(struct dl_trace_writer *w)
+{
+	bool sorted = true;
+
+	for (size_t i = 1; i < w->order.cnt && sorted; i++)
+		sorted = w->order.v[i - 1].ts <= w->order.v[i].ts;
+	if (!sorted)
+		qsort(w->order.v, w->order.cnt, sizeof(*w->order.v), cmp_pending);
+	w->sorted.cnt = 0;
+	if (vec_reserve(&w->sorted, w->order.cnt))
+		return -ENOMEM;
+	vec_for_each(&w->order, it)
+		w->sorted.v[w->sorted.cnt++] = (const void *)(w->events.v + it->off);
+	return 0;
+}
+
+static int encode_pending(struct dl_trace_writer *w)
+{
+	int err = sort_pending(w);
+
+	if (err)
+		return err;
+	w->out.cnt = 0;
+	w->frame.seq = w->index.cnt;
+	w->frame.trace_id = w->index.trace_id;
+	err = dl_encode_frame(w->enc, w->sorted.v, w->sorted.cnt, &w->frame, &w->out);
+	if (err)
+		return err;
+	if (w->opts.max_sz && w->off + w->out.cnt + end_sz(w) > w->opts.max_sz)
+		return -EFBIG;
+	/* room in the index first: a frame that is written but not in the index would be lost */
+	if (vec_reserve(&w->index, 1))
+		return -ENOMEM;
+	return write_whole(w, w->out.v, w->out.cnt);
+}
+
+/* Writes what is pending as one frame. What cannot be written is lost, and the error sticks. */
+static int write_frame(struct dl_trace_writer *w)
+{
+	uint64_t off = w->off;
+	int err;
+
+	if (!w->order.cnt)
+		return w->err;
+	err = w->err ?: encode_pending(w);
+	if (err) {
+		w->err = err;
+		w->lost += w->order.cnt;
+		w->raw_bytes -= w->pending_raw;
+	} else {
+		dl_index_add(&w->index, off, &w->frame);
+	}
+	w->order.cnt = 0;
+	w->events.cnt = 0;
+	w->pending_raw = 0;
+	w->since = w->now;
+	return err;
+}
+
+int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev)
+{
+	size_t padded = (ev->size + 7u) & ~(size_t)7;
+	struct pending *p;
+	int err;
+
+	if (w->err)
+		return w->err;
+	if (!dl_event_fits(w->desc(ev->kind), ev))
+		return -EINVAL;
+	if (w->order.cnt && (w->pending_raw + ev->size > w->opts.frame_raw_sz ||
+			     w->order.cnt == DL_MAX_FRAME_EVENTS)) {
+		err = write_frame(w);
+		if (err)
+			return err;
+	}
+	if (vec_reserve(&w->events, padded))
+		return w->err = -ENOMEM;
+	p = vec_push(&w->order);
+	if (!p)
+		return w->err = -ENOMEM;
+	memcpy(w->events.v + w->events.cnt, ev, ev->size);
+	*p = (struct pending){ .ts = ev->ts, .off = (uint32_t)w->events.cnt };
+	w->events.cnt += padded;
+	w->pending_raw += ev->size;
+	w->raw_bytes += ev->size;
+	return 0;
+}
+
+int dl_trace_writer_flush(struct dl_trace_writer *w, uint64_t now_ts)
+{
+	if (w->err)
+		return w->err;
+	if (now_ts != UINT64_MAX) {
+		/* By arrival, not by the events' own times: GPU records come late, and every
+		 * batch of them would make a frame of its own. */
+		w->now = now_ts;
+		if (!w->order.cnt)
+			w->since = now_ts;
+		if (now_ts < w->since || now_ts - w->since < w->opts.frame_ns)
+			return 0;
+	}
+	return write_frame(w);
+}
+
+void dl_trace_writer_stats(const struct dl_trace_writer *w, struct dl_trace_writer_stats *ret)
+{
+	*ret = (struct dl_trace_writer_stats){
+		.events = w->index.events + w->order.cnt,
+		.raw_bytes = w->raw_bytes,
+		.file_bytes = w->off,
+		.frames = w->index.cnt,
+		.lost = w->lost,
+	};
+}
+
+static int write_end(struct dl_trace_writer *w)
+{
+	uint64_t off = w->off;
+	size_t sz;
+	int err;
+
+	w->out.cnt = 0;
+	err = dl_index_build(&w->out, &w->index);
+	if (err)
+		return err;
+	sz = w->out.cnt;
+	if (vec_reserve(&w->out, DL_FOOTER_SZ))
+		return -ENOMEM;
+	dl_footer_build(w->out.v + sz, off, (uint32_t)sz, w->index.trace_id);
+	return write_whole(w, w->out.v, sz + DL_FOOTER_SZ);
+}
+
+int dl_trace_writer_close(struct dl_trace_writer *w, struct dl_diag *d)
+{
+	int err, end_err;
+
+	if (!w)
+		return 0;
+	err = write_frame(w);
+	end_err = write_end(w);
+	err = err ?: end_err;
+	/* EINVAL, EROFS: a pipe or a device, which have nothing to sync */
+	if (!err && fsync(w->fd) && errno != EINVAL && errno != EROFS)
+		err = -errno;
+	if (close(w->fd) && !err && errno != EINTR)
+		err = -errno;
+	w->fd = -1;
+	writer_free(w);
+	if (err == -EFBIG)
+		return dl_fail(d, err, "the trace has reached its maximal size");
+	if (err)
+		return dl_fail_errno(d, err, "cannot write the trace");
+	return 0;
+}
