@@ -222,13 +222,19 @@ demo:
 # What recording costs, beside other tools; writes docs/PERFORMANCE.md (root, ten minutes).
 bench:
 	$(Q)deploy/deps check
-	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all test-tools
+	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all test-tools gpusim
 	$(Q)$(PYTHON) tests/bench/run --build $(O) --write docs/PERFORMANCE.md
 
-# The pages that are made from tables: events, and the options of every command.
+# The pages that are made from sources: a test compares them.
 docs: $(O)/dlbpf
-	$(Q)docs/mkevents.py > docs/EVENTS.md
-	$(Q)docs/mkman.py $(O)/dlbpf
+	$(Q)$(PYTHON) docs/mkevents.py > $(O)/EVENTS.md
+	$(Q)cp $(O)/EVENTS.md docs/EVENTS.md
+	$(Q)$(PYTHON) docs/mkman.py $(O)/dlbpf
+
+# Targets for long runs with libFuzzer (clang, package libclang-rt-*-dev); 'make check' replays the
+# corpora and some mutations without it.
+fuzz: $(O)/.tools
+	$(Q)DLBPF_BUILD=$(abspath $(O)) CLANG="$(CLANG)" $(PYTHON) -B tests/fuzz/test_trace.py --libfuzzer
 
 # --- packages, installation ---------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
 #define DLBPF_ARCH_BPF_H
 
 #include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
 
 /* The user registers that say what a thread asked of the kernel. */
 struct dl_regs {
@@ -25,9 +26,6 @@ struct dl_raw_regs {
 		sp, ss;
 };
 
-/* TOP_OF_KERNEL_STACK_PADDING is 0 on the kernels that need this (FRED came with 6.9). */
-#define DL_RAW_REGS_OFF(thread_sz) ((thread_sz) - sizeof(struct dl_raw_regs))
-
 /* r is a pointer to the kernel's struct pt_regs or to a struct dl_raw_regs. */
 #define dl_regs_from(out, r) do { \
 	(out)->nr = (r)->orig_ax; \
@@ -39,6 +37,18 @@ struct dl_raw_regs {
 	(out)->ip = (r)->ip; \
 	(out)->sp = (r)->sp; \
 } while (0)
+
+/* From the end of the kernel stack; TOP_OF_KERNEL_STACK_PADDING is 0 on the kernels that need this
+ * (FRED came with 6.9). */
+static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
+{
+	struct dl_raw_regs raw;
+
+	if (bpf_probe_read_kernel(&raw, sizeof(raw), stack_end - sizeof(raw)))
+		return false;
+	dl_regs_from(out, &raw);
+	return true;
+}
 
 #define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, cs) & 3) == 3)
 #define DL_CTX_IP(c) DL_CTX_WORD(c, ip)
@@ -54,9 +64,6 @@ struct dl_raw_regs {
 	__u32 unused;
 };
 
-/* What lies behind these in struct pt_regs has grown: ask the kernel for its size. */
-#define DL_RAW_REGS_OFF(thread_sz) ((thread_sz) - bpf_core_type_size(struct pt_regs))
-
 #define dl_regs_from(out, r) do { \
 	(out)->nr = (r)->syscallno; \
 	(out)->a[0] = (r)->orig_x0; \
@@ -67,6 +74,27 @@ struct dl_raw_regs {
 	(out)->ip = (r)->pc; \
 	(out)->sp = (r)->sp; \
 } while (0)
+
+/* From the end of the kernel stack. What lies behind these fields in struct pt_regs has grown, so the
+ * kernel is asked for its size; two reads, since all of it is too large for the BPF stack. */
+static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
+{
+	void *regs = stack_end - bpf_core_type_size(struct pt_regs);
+	struct {
+		__u64 sp, pc, pstate, orig_x0;
+		__s32 syscallno;
+		__u32 unused;
+	} rest;
+
+	if (bpf_probe_read_kernel(out->a, sizeof(out->a), regs) ||
+	    bpf_probe_read_kernel(&rest, sizeof(rest), regs + __builtin_offsetof(struct dl_raw_regs, sp)))
+		return false;
+	out->nr = rest.syscallno;
+	out->a[0] = rest.orig_x0;
+	out->ip = rest.pc;
+	out->sp = rest.sp;
+	return true;
+}
 
 #define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, pstate) & 0xf) == 0)
 #define DL_CTX_IP(c) DL_CTX_WORD(c, pc)

@@ -93,14 +93,10 @@ extern const volatile __u32 dl_thread_sz;
 
 static __always_inline void dl_regs_of_stack(struct dl_regs *out, void *stack)
 {
-	struct dl_raw_regs raw;
-
-	if (bpf_probe_read_kernel(&raw, sizeof(raw), stack + DL_RAW_REGS_OFF(dl_thread_sz))) {
+	if (!dl_regs_probe(out, stack + dl_thread_sz)) {
 		__builtin_memset(out, 0, sizeof(*out));
 		out->nr = -1;
-		return;
 	}
-	dl_regs_from(out, &raw);
 }
 
 /* Only for threads that have a user mode. */

@@ -136,20 +136,13 @@ static __always_inline void out_mem(struct task_struct *t, struct dl_target *tar
 	dl_out(&ev, sizeof(ev), DL_EV_MEM);
 }
 
-static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev,
-				     struct task_struct *next, __u32 prev_state)
+static __always_inline void out_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
+				       __u32 prev_state, struct dl_target *pt, struct dl_target *nt)
 {
-	struct dl_target *pt = dl_target_of(prev->tgid), *nt = dl_target_of(next->tgid);
+	__u64 now = bpf_ktime_get_ns();
 	struct dl_ev_switch ev = {};
 	bool stack = false;
-	__u64 now;
 
-	if (!pt) {
-		barrier_var(nt);	/* or clang ORs the pointers, which the verifier forbids */
-		if (!nt)
-			return 0;
-	}
-	now = bpf_ktime_get_ns();
 	dl_hdr_init(&ev.h, DL_EV_SWITCH, sizeof(ev), now, prev->tgid, prev->pid);
 	ev.next_tid = next->pid;
 	ev.next_pid = next->tgid;
@@ -157,8 +150,8 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 	ev.syscall = -1;
 	if (!nt) {
 		ev.flags |= DL_SW_NEXT_FOREIGN;
-		if (next->pid)
-			dl_name_foreign(next, next->tgid, next->pid, next->flags, now);
+		if (ev.next_tid)
+			dl_name_foreign(next, ev.next_pid, ev.next_tid, next->flags, now);
 	}
 	if (pt) {
 		stack = fill_prev(&ev, prev, pt, preempt);
@@ -166,8 +159,8 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 		ev.h.flags = DL_HDR_FOREIGN;
 		if (prev->flags & PF_KTHREAD)
 			ev.flags |= DL_SW_KTHREAD;
-		if (prev->pid)
-			dl_name_foreign(prev, prev->tgid, prev->pid, prev->flags, now);
+		if (ev.h.tid)
+			dl_name_foreign(prev, ev.h.pid, ev.h.tid, prev->flags, now);
 	}
 	if (stack)
 		out_with_stack(ctx, &ev);
@@ -175,6 +168,19 @@ static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct
 		dl_out(&ev, sizeof(ev), DL_EV_SWITCH);
 	if (pt && now - pt->mem_ts > MEM_LOOK_NS)
 		out_mem(prev, pt, now);
+}
+
+static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
+				     __u32 prev_state)
+{
+	struct dl_target *pt = dl_target_of(prev->tgid), *nt = dl_target_of(next->tgid);
+
+	if (!pt) {
+		barrier_var(nt);	/* or clang ORs the pointers, which the verifier forbids */
+		if (!nt)
+			return 0;
+	}
+	out_switch(ctx, preempt, prev, next, prev_state, pt, nt);
 	return 0;
 }
 

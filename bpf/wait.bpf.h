@@ -74,6 +74,14 @@ static __always_inline __u64 dl_relative(struct dl_ev_switch *ev, const struct d
 	return w->deadline;
 }
 
+/* A thread that was stopped and continued goes on with its relative wait by restart_syscall(2). */
+static __always_inline __u64 dl_restarted(const struct dl_ev_switch *ev)
+{
+	const struct dl_wait *w = &dl_waits[ev->h.tid & (DL_WAITS_CNT - 1)];
+
+	return w->tid == ev->h.tid && ev->h.ts < w->deadline ? w->deadline : 0;
+}
+
 /* An absolute time of some clock as CLOCK_MONOTONIC; 0 for clocks that have no fixed distance. */
 static __always_inline __u64 dl_absolute(struct dl_ev_switch *ev, __u32 clock, __u64 t)
 {
@@ -156,6 +164,8 @@ static __always_inline __u64 dl_deadline(struct dl_ev_switch *ev, const struct d
 		return dl_timespec_deadline(ev, r, r->a[4], 1000);
 	case DL_SC_TO_CLOCK_NANOSLEEP:
 		return dl_nanosleep_deadline(ev, r);
+	case DL_SC_TO_RESTART:
+		return dl_restarted(ev);
 	}
 	return 0;
 }

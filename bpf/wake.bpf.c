@@ -38,31 +38,38 @@ static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *
 	}
 }
 
-static __always_inline int on_wake(struct task_struct *p, __u32 flags)
+static __always_inline void out_wake(struct task_struct *p, __u64 id, bool foreign_wakee, struct dl_target *waker,
+				     __u32 flags)
 {
-	__u64 id = bpf_get_current_pid_tgid();
-	struct dl_target *wakee = dl_target_of(p->tgid), *waker = dl_target_of(id >> 32);
 	struct dl_ev_wake ev = {};
-	__u64 now;
 
-	if (!wakee) {
-		barrier_var(waker);	/* or clang ORs the pointers, which the verifier forbids */
-		/* The recorder's own reader is woken by crash events: that is no news. */
-		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid)
-			return 0;
-		flags |= DL_WK_FOREIGN_WAKEE;
-	}
-	now = bpf_ktime_get_ns();
-	dl_hdr_init(&ev.h, DL_EV_WAKE, sizeof(ev), now, id >> 32, id);
+	dl_hdr_init(&ev.h, DL_EV_WAKE, sizeof(ev), bpf_ktime_get_ns(), id >> 32, id);
 	ev.wakee_tid = p->pid;
 	ev.wakee_pid = p->tgid;
 	ev.flags = flags;
 	ev.wakee_state = dl_task_state(p);
 	ev.throttle_cnt = dl_task_throttle(p);
 	fill_waker(&ev, waker);
-	if (!wakee)
-		dl_name_foreign(p, ev.wakee_pid, ev.wakee_tid, 0, now);
+	if (foreign_wakee) {
+		ev.flags |= DL_WK_FOREIGN_WAKEE;
+		dl_name_foreign(p, ev.wakee_pid, ev.wakee_tid, 0, ev.h.ts);
+	}
 	dl_out(&ev, sizeof(ev), DL_EV_WAKE);
+}
+
+static __always_inline int on_wake(struct task_struct *p, __u32 flags)
+{
+	struct dl_target *wakee = dl_target_of(p->tgid), *waker;
+	__u64 id = bpf_get_current_pid_tgid();
+
+	waker = dl_target_of(id >> 32);
+	if (!wakee) {
+		barrier_var(waker);	/* or clang ORs the pointers, which the verifier forbids */
+		/* The recorder's own reader is woken by crash events: that is no news. */
+		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid)
+			return 0;
+	}
+	out_wake(p, id, !wakee, waker, flags);
 	return 0;
 }
 

@@ -20,7 +20,6 @@ enum {
 	CUPTI_ABI_OK = 0,
 	CUPTI_ABI_ERR_PARAM = 1,
 	CUPTI_ABI_ERR_LIMIT = 12,	/* the end of a buffer; before 12.0 also "somebody subscribed" */
-	CUPTI_ABI_ERR_NOT_READY = 14,
 	CUPTI_ABI_ERR_NOT_INIT = 15,	/* no driver, or one older than this CUPTI */
 	CUPTI_ABI_ERR_KIND = 21,
 	CUPTI_ABI_ERR_SUBSCRIBERS = 39,	/* another tool holds the subscription */

@@ -65,6 +65,7 @@ enum dl_sc_timeout {
 	DL_SC_TO_TS_ARG4,
 	DL_SC_TO_TV_ARG4,	/* a relative struct timeval */
 	DL_SC_TO_CLOCK_NANOSLEEP,
+	DL_SC_TO_RESTART,	/* restart_syscall(2): the relative wait that a stop interrupted */
 };
 
 struct dl_syscall {

@@ -16,7 +16,16 @@ import dlbpf  # noqa: E402
 from dlbpf import check  # noqa: E402
 
 
+STATS = "/proc/sys/kernel/bpf_stats_enabled"
+
+
+def stats_setting():
+    with open(STATS) as f:
+        return f.read().strip()
+
+
 def quick():
+    before = stats_setting()
     p = subprocess.run([sys.executable, "-B", os.path.join(HERE, "run"), "--quick", "--load", "small", "--build",
                         os.path.relpath(dlbpf.BUILD, dlbpf.ROOT)], capture_output=True, text=True)
     check(p.returncode == 0, f"exit code {p.returncode}: {p.stderr[-600:]}")
@@ -25,8 +34,7 @@ def quick():
     check(m and int(m.group(1).replace(",", "")) > 0, "no events")
     m = re.search(r"\| `(dl_\w+)` \(sched_switch\) \| [\d,]+ \| (\d+) ", p.stdout)
     check(m and int(m.group(2)) > 0, "no cost of the switch program")
-    with open("/proc/sys/kernel/bpf_stats_enabled") as f:
-        check(f.read().strip() == "0", "BPF statistics were left on")
+    dlbpf.equal(stats_setting(), before, f"{STATS} afterwards")
 
 
 if __name__ == "__main__":

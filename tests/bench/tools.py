@@ -107,32 +107,47 @@ def compare(workload, tools, rounds, seconds, folder, say):
     return ratios, off
 
 
+def cpu_ns(pid):
+    total = 0
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/schedstat") as f:
+            total += int(f.read().split()[0])
+    return total
+
+
 def recorder_cost(workload, seconds, folder):
-    """One longer recording by dlbpf: what the recorder itself used, and what came out."""
+    """One longer recording by dlbpf: what the recorder itself used, and what came out. Its start
+    (loading BPF programs, reading symbols) is counted apart."""
     trace = os.path.join(folder, "cost.dlbpf")
-    tool = Dlbpf()
-    started = time.monotonic()
-    p = subprocess.Popen([dlbpf.DLBPF, "record", "-o", trace, "--duration", str(seconds), "-p", str(workload.p.pid)],
+    p = subprocess.Popen([dlbpf.DLBPF, "record", "-q", "-o", trace, "-p", str(workload.p.pid)],
                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    _, status, usage = os.wait4(p.pid, 0)
-    p.returncode = os.waitstatus_to_exitcode(status)
-    text = p.stderr.read()
-    p.stderr.close()
-    if status:
+    try:
+        workload.rest(3.0)
+        start_ns, c0, t0 = cpu_ns(p.pid), cpu_ns(p.pid), time.monotonic()
+        workload.rest(seconds)
+        c1, t1 = cpu_ns(p.pid), time.monotonic()
+        with open(f"/proc/{p.pid}/status") as f:
+            peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+    finally:
+        p.send_signal(signal.SIGINT)
+        text = p.stderr.read()
+        p.wait(30)
+        p.stderr.close()
+    if p.returncode:
         raise RuntimeError(f"dlbpf record ended with {p.returncode}: {text[-300:]}")
-    wall = time.monotonic() - started
-    t0 = time.monotonic()
+    began = time.monotonic()
     r = dlbpf.report(trace)
-    took = time.monotonic() - t0
+    took = time.monotonic() - began
     events = r["trace"]["events"]
+    rate = events / (r["trace"]["duration_ns"] / 1e9)
     return {
         "events": events,
         "lost": r["trace"]["lost"],
-        "seconds": r["trace"]["duration_ns"] / 1e9,
-        "wall": wall,
-        "cpu": usage.ru_utime + usage.ru_stime,
-        "rss_mib": usage.ru_maxrss / 1024,
+        "rate": rate,
+        "core": (c1 - c0) / 1e9 / (t1 - t0),
+        "event_ns": (c1 - c0) / (t1 - t0) / rate,
+        "start_ms": start_ns / 1e6,
+        "rss_mib": peak / 1024,
         "bytes": os.path.getsize(trace),
         "report_seconds": took,
-        "tool": tool.what,
     }

@@ -15,13 +15,17 @@ import dlbpf  # noqa: E402
 
 
 class Workload:
-    def __init__(self, options):
+    def __init__(self, options, gpu=False):
         self.folder = tempfile.TemporaryDirectory(prefix="dlbpf-bench-")
         counter = os.path.join(self.folder.name, "counter")
+        env = None
+        if gpu:
+            env = dlbpf.gpu_env()
+            options = options + ["--gpu", "sim"]
         self.log = open(os.path.join(self.folder.name, "stderr"), "w")
         self.p = subprocess.Popen([dlbpf.PYTHON, "-B", dlbpf.TRAIN, "--seconds", "3600", "--counter", counter,
                                    *options], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                                  stderr=self.log)
+                                  stderr=self.log, env=env)
         dlbpf.wait_until(lambda: os.path.exists(counter) and os.path.getsize(counter) == 8, 60, "training")
         self.counter = open(counter, "rb")
         self.rest(1.5)

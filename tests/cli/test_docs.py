@@ -116,6 +116,18 @@ def system_call_tables():
         equal(wrong, [], f"the list of differences for {arch}")
 
 
+def every_enumerator_has_a_name():
+    """Those of the enumerations that event fields hold, as dump prints them."""
+    enums = dict(re.findall(r"^enum dl_(\w+) \{(.*?)^\};", read("include", "dlbpf", "event.h"), re.S | re.M))
+    used = set(re.findall(r"enum dl_([a-z_]+)", read("include", "dlbpf", "events.def")))
+    named = set(re.findall(r"\{ (DL_\w+), ", read("userspace", "render", "enums.c")))
+    check(len(used) > 10, f"only {sorted(used)} are used")
+    for name in sorted(used & set(enums)):
+        for item in re.findall(r"^\t(DL_\w+)", enums[name], re.M):
+            if not item.endswith("_MAX"):
+                check(item in named, f"{item} of enum dl_{name} has no name in userspace/render/enums.c")
+
+
 def main():
     tests = dlbpf.Tests()
     for command in commands():
@@ -126,6 +138,7 @@ def main():
     tests.run("every cause is explained", every_cause_is_explained)
     tests.run("every crash verdict is explained", every_crash_verdict_is_explained)
     tests.run("pages are linked", pages_are_linked)
+    tests.run("every enumerator has a name", every_enumerator_has_a_name)
     tests.run("system call tables", system_call_tables)
     tests.exit()
 

@@ -58,8 +58,8 @@ static int print_event(struct dl_sink *unused, const struct dl_hdr *ev)
 #define EVENT(NAME, tag, id, group, tail, doc) case id: { \
 		const struct dl_ev_##tag *e = (const void *)ev; \
 		fixed = sizeof(*e); \
-		printf(#tag " ts=%llu pid=%u tid=%u flags=%u", (unsigned long long)ev->ts, ev->pid, \
-		       ev->tid, ev->flags);
+		printf(#tag " ts=%llu pid=%u tid=%u unsure=%u", (unsigned long long)ev->ts, ev->pid, \
+		       ev->tid, !!(ev->flags & DL_HDR_UNSURE));
 #define FIELD(tag, type, name, unit, doc) PRINT_##type(#name, e->name);
 #define END(NAME, tag) break; }
 #include <dlbpf/events.def>

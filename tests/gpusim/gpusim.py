@@ -14,7 +14,7 @@ copies, kernels. Nothing is computed. Everything says that it is simulated.
 
 Libraries are taken from $GPUSIM_LIB, else from build/gpusim of this checkout (make -C tests/gpusim).
 $GPUSIM_CUPTI names the libcupti that the process has loaded, as PyTorch's wheels load theirs:
-"13" (default), "12", "12.1", "11.8", or "none".
+"13" (13.0, default), "12" (12.9), "12.6", "12.4", "12.1", "11.8", or "none".
 """
 
 import ctypes
@@ -45,6 +45,14 @@ def lib_dir():
     return os.environ.get("GPUSIM_LIB") or os.path.join(_HERE, "..", "..", "build", "gpusim")
 
 
+def _cupti():
+    which = os.environ.get("GPUSIM_CUPTI", "13")
+    if which == "none":
+        return None
+    name = "cupti-%s/libcupti.so.12" % which if which.startswith("12.") else "libcupti.so." + which
+    return ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), name))
+
+
 def _load():
     """Loads the doubles; the driver itself comes up with the first call, like the real one."""
     global _libs
@@ -53,10 +61,7 @@ def _load():
     where = os.path.abspath(lib_dir())
     if not os.path.exists(os.path.join(where, "libcuda.so.1")):
         raise GpuError("gpusim: no libraries in %s: run make -C tests/gpusim" % where)
-    which = os.environ.get("GPUSIM_CUPTI", "13")
-    if which != "none":
-        name = "cupti-12.1/libcupti.so.12" if which == "12.1" else "libcupti.so." + which
-        ctypes.CDLL(os.path.join(where, name))
+    _cupti()
     cuda = ctypes.CDLL(os.path.join(where, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
     rt = ctypes.CDLL(os.path.join(where, "libcudart.so.12"), ctypes.RTLD_GLOBAL)
     p, z, u = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
@@ -380,11 +385,9 @@ def _install_torch(device):
 
 def cupti_calls():
     """How many functions of the libcupti double were called in this process; None without one."""
-    which = os.environ.get("GPUSIM_CUPTI", "13")
-    if which == "none":
+    lib = _cupti()
+    if not lib:
         return None
-    name = "cupti-12.1/libcupti.so.12" if which == "12.1" else "libcupti.so." + which
-    lib = ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), name))
     lib.dlbpf_gpusim_calls.restype = ctypes.c_uint64
     return lib.dlbpf_gpusim_calls()
 

@@ -12,7 +12,6 @@
 
 #ifdef __SANITIZE_ADDRESS__
 #define FAILING_ALLOC 0
-static long alloc_left = LONG_MAX;
 #else
 #define FAILING_ALLOC 1
 

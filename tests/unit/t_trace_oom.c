@@ -148,7 +148,7 @@ static int write_all(const char *path, const struct evlist *l)
 	return err ? err : close_err;
 }
 
-static struct evlist some_events(void)
+static struct evlist few_events(void)
 {
 	struct evlist l = { 0 };
 
@@ -179,7 +179,7 @@ TEST(oom_while_writing)
 	struct dl_trace *t;
 
 	check_hook();
-	l = some_events();
+	l = few_events();
 	fail_each(write_all, path, &l);
 	t = open_trace(path);	/* the last one succeeded */
 	CHECK_EQ(read_events(t, NULL), 600);
@@ -194,7 +194,7 @@ TEST(oom_leaves_a_readable_file)
 	struct evlist l;
 
 	check_hook();
-	l = some_events();
+	l = few_events();
 	for (fail_at = 1; fail_at < 400; fail_at += 3) {
 		struct dl_trace *t = NULL;
 		int err;
@@ -226,7 +226,7 @@ TEST(oom_while_reading)
 	struct evlist l;
 
 	check_hook();
-	l = some_events();
+	l = few_events();
 	CHECK_OK(write_all(path, &l));
 	fail_each(read_all, path, &l);
 	evlist_fini(&l);
@@ -239,7 +239,7 @@ TEST(oom_while_reading_without_index)
 	struct stat st;
 
 	check_hook();
-	l = some_events();
+	l = few_events();
 	CHECK_OK(write_all(path, &l));
 	CHECK(!stat(path, &st));
 	CHECK(!truncate(path, st.st_size - 1));

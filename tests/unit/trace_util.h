@@ -145,6 +145,21 @@ static const struct dl_event_desc *random_desc(void)
 	return desc;
 }
 
+/* Mixed kinds, not quite in order. */
+__attribute__((unused))
+static struct evlist some_events(uint64_t seed, int cnt)
+{
+	struct evlist l = { 0 };
+	uint64_t ts = 1000000;
+
+	rng_seed(seed);
+	for (int i = 0; i < cnt; i++) {
+		ts += rng() % 1000;
+		evlist_add(&l, random_event(random_desc(), ts - rng() % 5000));
+	}
+	return l;
+}
+
 __attribute__((unused))
 static struct dl_trace_meta test_meta(void)
 {

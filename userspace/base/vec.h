@@ -32,7 +32,8 @@ void *dl_vec_at_zeroed(void *v, size_t index, size_t sz);
 	free((vec)->v); (vec)->v = NULL; (vec)->cnt = (vec)->cap = 0; \
 } while (0)
 
+/* "it &&": adding even 0 to a null pointer is undefined. "&*": a const vector's pointer must move too. */
 #define vec_for_each(vec, it) \
-	for (__typeof__(&*(vec)->v) it = (vec)->v; it < (vec)->v + (vec)->cnt; it++)
+	for (__typeof__(&*(vec)->v) it = (vec)->v; it && it < (vec)->v + (vec)->cnt; it++)
 
 #endif

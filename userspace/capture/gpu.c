@@ -114,7 +114,8 @@ static int release_held(struct dl_gpu *g, struct gpu_proc *p)
 		at += rec.h.size;
 		start = rec.h.ts;
 		end = *end_of(&rec);
-		if (!gpu_clock_span(&p->clock, &start, &end, &unsure) || !start ||
+		if ((end < start && !p->clock.steps) ||
+		    !gpu_clock_span(&p->clock, &start, &end, &unsure) || !start ||
 		    end > g->now + FUTURE_NS) {
 			p->lost++;
 			continue;
@@ -275,11 +276,11 @@ static int attach(struct dl_gpu *g, uint32_t pid)
 	return 1;
 }
 
-/* The collector has gone, or will be: what it left is emitted, by the last offset if need be. */
-static int finish(struct dl_gpu *g, struct gpu_proc *p)
+/* What the collector left is emitted, by the last offset if need be, and its losses with it: where
+ * the ring was full, its last GPU_DROP found no room. */
+static int drain_last(struct dl_gpu *g, struct gpu_proc *p)
 {
 	struct dl_ev_gpu_drop drop = DL_EVENT_INIT(gpu_drop, DL_EV_GPU_DROP, g->now, p->pid, 0);
-	bool clean = __atomic_load_n(&p->ring.hdr->exited, __ATOMIC_ACQUIRE);
 	int err = drain_ring(g, p), rel = release_held(g, p);
 
 	if (!err)
@@ -288,8 +289,18 @@ static int finish(struct dl_gpu *g, struct gpu_proc *p)
 	drop.cupti = p->ring.hdr->dropped_cupti;
 	drop.unknown = p->drop.unknown;
 	drop.zero = p->drop.zero;
-	if (!err && (drop.ring > p->drop.ring || drop.cupti > p->drop.cupti))
-		err = emit(g, &drop.h);
+	if (err || (drop.ring <= p->drop.ring && drop.cupti <= p->drop.cupti))
+		return err;
+	p->drop = drop;
+	return emit(g, &drop.h);
+}
+
+/* The collector has gone. */
+static int finish(struct dl_gpu *g, struct gpu_proc *p)
+{
+	bool clean = __atomic_load_n(&p->ring.hdr->exited, __ATOMIC_ACQUIRE);
+	int err = drain_last(g, p);
+
 	if (!err && p->told == DL_GPU_COLLECTOR)
 		err = emit_source(g, p, DL_GPU_STOPPED, clean ? "ended with the process" :
 				  "ended without a last flush: GPU records up to the one before");
@@ -419,14 +430,26 @@ int dl_gpu_drain(struct dl_gpu *g, uint64_t now_ts)
 	return err ? err : g->emitted;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
+
 int dl_gpu_stop(struct dl_gpu *g)
 {
 	const struct timespec pause = { .tv_nsec = 2000000 };
-	struct timespec ts;
 	int ret = 0;
 
-	for (size_t i = 0; i < g->procs.cnt; i++)
+	g->emitted = 0;
+	g->now = now_ns();
+	/* Room for the last flush first. */
+	for (size_t i = 0; !ret && i < g->procs.cnt; i++) {
+		ret = drain_ring(g, g->procs.v[i]);
 		want(g->procs.v[i], DL_GPU_MODE_OFF);
+	}
 	for (int left = STOP_WAIT_MS / 2; left; left--) {
 		size_t on = 0;
 
@@ -436,14 +459,9 @@ int dl_gpu_stop(struct dl_gpu *g)
 			break;
 		nanosleep(&pause, NULL);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	g->now = (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-	g->emitted = 0;
-	for (size_t i = 0; !ret && i < g->procs.cnt; i++) {
-		ret = drain_ring(g, g->procs.v[i]);
-		if (!ret)
-			ret = release_held(g, g->procs.v[i]);
-	}
+	g->now = now_ns();
+	for (size_t i = 0; !ret && i < g->procs.cnt; i++)
+		ret = drain_last(g, g->procs.v[i]);
 	if (!ret)
 		ret = tell_invalid(g);
 	return ret ? ret : g->emitted;
@@ -451,14 +469,12 @@ int dl_gpu_stop(struct dl_gpu *g)
 
 int dl_gpu_forget(struct dl_gpu *g, uint32_t pid)
 {
-	struct timespec ts;
 	size_t i;
 	int err;
 
 	if (!find_proc(g, pid, &i))
 		return 0;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	g->now = (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+	g->now = now_ns();
 	err = finish(g, g->procs.v[i]);
 	drop_proc(g, i);
 	return err ? err : tell_invalid(g);

@@ -100,6 +100,7 @@ static void beyond(const struct gpu_clock *c, uint64_t oldest, uint64_t gpu, uin
 bool gpu_clock_convert(const struct gpu_clock *c, uint64_t gpu, uint64_t *ret_mono, bool *ret_unsure)
 {
 	uint64_t oldest = c->cnt > GPU_CLOCK_PAIRS ? c->cnt - GPU_CLOCK_PAIRS : 0;
+	bool twice = false;
 
 	if (!c->cnt)
 		return false;
@@ -114,13 +115,17 @@ bool gpu_clock_convert(const struct gpu_clock *c, uint64_t gpu, uint64_t *ret_mo
 		const struct gpu_clock_pair *a = pair_at(c, i - 1), *b = pair_at(c, i);
 
 		if (b->step) {
-			if (!across(a, b, gpu, ret_mono))
+			if (!across(a, b, gpu, ret_mono)) {
+				/* After a small jump back it may yet lie behind the jump. */
+				twice |= gpu <= b->gpu && b->gpu - gpu <= b->mono - a->mono;
 				continue;
+			}
 			*ret_unsure = true;
 			return true;
 		}
 		if (gpu >= a->gpu && gpu <= b->gpu) {
 			*ret_mono = between(a, b, gpu);
+			*ret_unsure = twice;
 			return true;
 		}
 	}

@@ -112,7 +112,8 @@ static bool believable(const struct shape *s, const union gpu_rec *rec)
 	if (!s->span)
 		return true;
 	memcpy(&end, rec->bytes + sizeof(struct dl_hdr), sizeof(end));
-	return rec->h.ts && end >= rec->h.ts && end < UINT64_MAX / 2;
+	/* Which of the two comes first is not certain before a jump of their clock is known. */
+	return rec->h.ts && end && rec->h.ts < UINT64_MAX / 2 && end < UINT64_MAX / 2;
 }
 
 /* To what this build knows of the kind: shorter ones are filled up with zeroes, longer ones cut. */

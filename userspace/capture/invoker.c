@@ -180,37 +180,45 @@ static int find_env(const struct line *l, struct dl_env_list *ret)
 
 /* --- limits, umask, groups --------------------------------------------------------------------- */
 
-static bool is_unlimited(const struct rlimit *l)
+static bool same_limit(const struct rlimit *a, const struct rlimit *b)
 {
-	return l->rlim_cur == RLIM_INFINITY && l->rlim_max == RLIM_INFINITY;
+	return a->rlim_cur == b->rlim_cur && a->rlim_max == b->rlim_max;
 }
 
 /*
- * Our own limits may be PAM's for root. sudo's are the user's, but for the size of cores, which it
- * sets to 0, and in some versions for those that it lifts for itself (descriptors, processes, stack,
- * ...; src/limits.c). The caller's fill in, when it is the user's.
+ * Three processes may know a limit of the user: we ourselves (unless PAM set root's), sudo (but it
+ * changes those of cores and of the stack for itself, src/limits.c), and the shell that called sudo
+ * (unless the limit was set in a subshell, which then became sudo). Two of them are right; without a
+ * second voice, the shell.
  */
+void dl_limit_vote(int resource, const struct rlimit *own, const struct rlimit *sudo,
+		   const struct rlimit *shell, struct rlimit *ret)
+{
+	if (resource == RLIMIT_CORE || resource == RLIMIT_STACK)
+		sudo = NULL;
+	if (!shell || (sudo && same_limit(own, sudo)))
+		*ret = *own;
+	else
+		*ret = *shell;
+}
+
 static void find_limits(struct dl_invoker *inv, const struct dl_status *caller, const char *sudo_text,
 			const char *caller_text)
 {
 	bool has_sudo[RLIM_NLIMITS] = {}, has_caller[RLIM_NLIMITS] = {};
-	struct rlimit sudo[RLIM_NLIMITS], from_caller[RLIM_NLIMITS];
+	struct rlimit sudo[RLIM_NLIMITS], shell[RLIM_NLIMITS];
 	const bool same = caller && caller->uid == inv->uid;
 
 	dl_limits_parse(sudo_text, has_sudo, sudo);
-	dl_limits_parse(same ? caller_text : "", has_caller, from_caller);
+	dl_limits_parse(same ? caller_text : "", has_caller, shell);
 	for (int i = 0; i < RLIM_NLIMITS; i++) {
 		struct rlimit own;
 
 		if (getrlimit((__rlimit_resource_t)i, &own))
 			continue;
-		inv->has_limit[i] = has_sudo[i] || has_caller[i];
-		if (has_sudo[i] && i != RLIMIT_CORE && !(is_unlimited(&sudo[i]) && !is_unlimited(&own)))
-			inv->limit[i] = sudo[i];
-		else if (has_caller[i])
-			inv->limit[i] = from_caller[i];
-		else
-			inv->has_limit[i] = false;
+		inv->has_limit[i] = true;
+		dl_limit_vote(i, &own, has_sudo[i] ? &sudo[i] : NULL, has_caller[i] ? &shell[i] : NULL,
+			      &inv->limit[i]);
 	}
 }
 
@@ -328,13 +336,14 @@ int dl_invoker_find(struct dl_invoker *ret, bool as_root, struct dl_diag *d)
 	uint32_t uid, gid;
 	int err;
 
-	if (!as_root && !geteuid() && env_id("SUDO_UID", &uid) && env_id("SUDO_GID", &gid) && uid) {
+	if (!geteuid() && env_id("SUDO_UID", &uid) && env_id("SUDO_GID", &gid) && uid) {
 		inv.other_user = true;
 		inv.uid = uid;
 		inv.gid = gid;
 	}
+	inv.as_root = as_root;
 	err = find_user(&inv, d);
-	if (!err && inv.other_user && find_line(&line)) {
+	if (!err && inv.other_user && !as_root && find_line(&line)) {
 		err = look_above(&inv, &line);
 		if (!err)
 			err = find_env(&line, &inv.env);

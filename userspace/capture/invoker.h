@@ -21,7 +21,8 @@ struct dl_env_list {
 };
 
 struct dl_invoker {
-	bool other_user;	/* uid .. groups are to be taken on; else all stays as it is */
+	bool other_user;	/* uid .. groups are not our own */
+	bool as_root;		/* but only the trace is theirs: a command stays root */
 	uid_t uid;
 	gid_t gid;
 	struct { gid_t *v; size_t cnt, cap; } groups;
@@ -34,7 +35,7 @@ struct dl_invoker {
 	int nice;
 };
 
-/* as_root: take nothing from sudo; the environment is the recorder's own. */
+/* as_root: for a command that is to run as root, in the recorder's own environment. */
 int dl_invoker_find(struct dl_invoker *ret, bool as_root, struct dl_diag *d);
 void dl_invoker_fini(struct dl_invoker *inv);
 

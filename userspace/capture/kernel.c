@@ -2,6 +2,7 @@
 /* The kernel side as one object: opening, draining, losses, statistics. */
 #include "capture/kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,6 +12,10 @@
 
 #include "base/cleanup.h"
 #include "capture/kernel_priv.h"
+
+/* Events in one call of dl_kernel_drain(): where they come faster than they can be handled, the caller
+ * still gets to do something else. */
+#define DRAIN_MAX (1 << 20)
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -50,10 +55,8 @@ static int note_exit(struct dl_kernel *k, const struct dl_ev_exit *ev)
 	return 0;
 }
 
-static int on_event(void *ctx, void *data, size_t sz)
+static int emit(struct dl_kernel *k, const struct dl_hdr *ev, size_t sz)
 {
-	struct dl_kernel *k = ctx;
-	const struct dl_hdr *ev = data;
 	int err = 0;
 
 	if (sz < sizeof(*ev) || ev->size != sz)
@@ -61,23 +64,35 @@ static int on_event(void *ctx, void *data, size_t sz)
 	if (ev->kind == DL_EV_SAMPLE || (ev->kind == DL_EV_SWITCH && sz > sizeof(struct dl_ev_switch)))
 		return dl_kernel_emit_stacked(k, ev);
 	if (ev->kind == DL_EV_EXIT)
-		err = note_exit(k, data);
+		err = note_exit(k, (const struct dl_ev_exit *)ev);
 	return err ? err : k->sink->emit(k->sink, ev);
 }
 
+/* libbpf has consumed the event whatever is returned; less than 0 ends the call. */
+static int on_event(void *ctx, void *data, size_t sz)
+{
+	struct dl_kernel *k = ctx;
+	int err = emit(k, data, sz);
+
+	if (err)
+		return err;
+	return ++k->drained >= DRAIN_MAX ? -ECANCELED : 0;
+}
+
+/* Crash events first: they say of whom the others speak. */
 int dl_kernel_drain(struct dl_kernel *k)
 {
-	int a, b;
+	int err;
 
 	update_clocks(k);
-	a = ring_buffer__consume(k->crash);
-	if (a < 0)
-		return a;
-	b = ring_buffer__consume(k->sched);
-	if (b < 0)
-		return b;
+	k->drained = 0;
+	err = ring_buffer__consume(k->crash);
+	if (err >= 0)
+		err = ring_buffer__consume(k->sched);
+	if (err < 0 && err != -ECANCELED)
+		return err;
 	dl_kernel_reap(k);
-	return a + b;
+	return k->drained;
 }
 
 int dl_kernel_fd(const struct dl_kernel *k)
@@ -201,6 +216,15 @@ int dl_kernel_prog_stats(const struct dl_kernel *k, struct dl_prog_stat *ret, in
 	return cnt;
 }
 
+/* No more than the kernel allows (it lowers the limit when sampling takes too long). */
+static uint32_t sample_rate(uint32_t want)
+{
+	_cleanup_fclose_ FILE *f = fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
+	unsigned int max;
+
+	return f && fscanf(f, "%u", &max) == 1 && max && want > max ? max : want;
+}
+
 /* --- life cycle ------------------------------------------------------------------------------ */
 
 static int open_readers(struct dl_kernel *k, struct dl_diag *d)
@@ -233,7 +257,7 @@ int dl_kernel_open(struct dl_kernel **ret, const struct dl_kernel_opts *opts, st
 	k->cpus = libbpf_num_possible_cpus();
 	for (int i = 0; i < DL_GROUP_MAX; i++)
 		k->ring_fds[i] = -1;
-	libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+	k->opts.sample_hz = sample_rate(opts->sample_hz);
 	err = k->cpus < 1 ? dl_fail_errno(d, k->cpus, "cannot count the CPUs") : 0;
 	if (!err)
 		err = dl_features_probe(&k->feat, d);

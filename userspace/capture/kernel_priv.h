@@ -64,6 +64,7 @@ struct dl_kernel {
 	int ring_fds[DL_GROUP_MAX];
 	struct ring_buffer *sched;	/* the rings of the groups of CPUs */
 	struct ring_buffer *crash;
+	int drained;			/* events of the drain under way */
 	DL_VEC(struct dl_dead) dead;	/* ended processes still in the target map */
 
 	struct dl_map stacks;		/* hash of frames -> STACK.id */

@@ -35,7 +35,7 @@ static const struct row rows[] = {
 	FD_TO(epoll_wait, MS_ARG3), POLL(poll, MS_ARG2), TO(select, TV_ARG4), FD(getdents),
 #endif
 	TO(futex, FUTEX), TO(nanosleep, TS_ARG0), TO(clock_nanosleep, CLOCK_NANOSLEEP),
-	TO(rt_sigtimedwait, TS_ARG2), TO(semtimedop, TS_ARG3),
+	TO(rt_sigtimedwait, TS_ARG2), TO(semtimedop, TS_ARG3), TO(restart_syscall, RESTART),
 };
 
 void dl_kernel_fill_syscalls(struct dl_syscall *table)

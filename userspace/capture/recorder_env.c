@@ -51,6 +51,18 @@ void dl_rec_env_close(struct dl_recorder *r)
 	vec_free(&r->shms);
 }
 
+/*
+ * One process stands for all that share a set of groups or a /dev/shm: the first met, until a worker
+ * shows which process trains; and another one when it ends.
+ */
+static void represent(struct dl_recorder *r, const struct dl_tree_proc *p, uint32_t *pid)
+{
+	if (p->worker)
+		*pid = dl_tree_find(&r->tree, p->ppid) ? p->ppid : p->pid;
+	else if (!dl_tree_find(&r->tree, *pid))
+		*pid = p->pid;
+}
+
 static int meet_groups(struct dl_recorder *r, struct dl_tree_proc *p)
 {
 	struct dl_cg_chain *chain;
@@ -65,8 +77,7 @@ static int meet_groups(struct dl_recorder *r, struct dl_tree_proc *p)
 	id = dl_hash_bytes(text, strlen(text));
 	vec_for_each(&r->chains, it) {
 		if (it->id == id) {
-			if (!dl_tree_find(&r->tree, it->pid))
-				it->pid = p->pid;
+			represent(r, p, &it->pid);
 			return 0;
 		}
 	}
@@ -100,8 +111,7 @@ static int meet_shm(struct dl_recorder *r, struct dl_tree_proc *p)
 		return 0;
 	vec_for_each(&r->shms, it) {
 		if (it->shm.mnt_ns == ns) {
-			if (!dl_tree_find(&r->tree, it->pid))
-				it->pid = p->pid;
+			represent(r, p, &it->pid);
 			return 0;
 		}
 	}

@@ -18,6 +18,8 @@ enum {
 	ASKED_MAX = 1 << 16,	/* addresses asked for; then they are asked for anew */
 };
 
+#define LOOK_AGAIN_NS (100 * 1000000ULL)
+
 /* --- processes --------------------------------------------------------------------------------- */
 
 struct dl_tree_proc *dl_rec_add_proc(struct dl_recorder *r, uint32_t pid, uint32_t ppid, bool root)
@@ -96,6 +98,7 @@ int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags
 	if (err)
 		return err;
 	p->looks++;
+	p->look_ts = dl_now_ns();
 	if (r->sym && wants_mappings(p))
 		dl_symbols_scan(r->sym, p->pid, p->fd);	/* told as loss by its counter */
 	p->next_gpu_ts = 0;
@@ -113,6 +116,8 @@ int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
 
 		if (!p)
 			continue;	/* a short life, told by FORK and EXIT */
+		if (p->look_ts && now - p->look_ts < LOOK_AGAIN_NS)
+			continue;	/* it, and so this thread, was looked at just now */
 		if (look.tid)
 			err = dl_tree_snapshot_thread(p, look.tid, &r->sink, now, DL_TF_LATE);
 		else

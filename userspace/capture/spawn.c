@@ -33,11 +33,31 @@ static void tell(int sock, enum stage stage, int err)
 		_exit(125);
 }
 
+/* Root in a container may not be allowed to raise a limit: then as far as it goes. */
+static int set_limit(int resource, struct rlimit want)
+{
+	const __rlimit_resource_t res = (__rlimit_resource_t)resource;
+	struct rlimit own;
+
+	if (!setrlimit(res, &want))
+		return 0;
+	if (errno != EPERM || getrlimit(res, &own))
+		return errno;
+	if (want.rlim_max > own.rlim_max)
+		want.rlim_max = own.rlim_max;
+	if (want.rlim_cur > want.rlim_max)
+		want.rlim_cur = want.rlim_max;
+	return setrlimit(res, &want) ? errno : 0;
+}
+
 static int set_limits(const struct dl_invoker *inv)
 {
-	for (int i = 0; i < RLIM_NLIMITS; i++)
-		if (inv->has_limit[i] && setrlimit((__rlimit_resource_t)i, &inv->limit[i]))
-			return errno;
+	for (int i = 0; i < RLIM_NLIMITS; i++) {
+		const int err = inv->has_limit[i] ? set_limit(i, inv->limit[i]) : 0;
+
+		if (err)
+			return err;
+	}
 	if (inv->has_nice && setpriority(PRIO_PROCESS, 0, inv->nice))
 		return errno;
 	if (inv->has_umask)
@@ -47,7 +67,7 @@ static int set_limits(const struct dl_invoker *inv)
 
 static int become_user(const struct dl_invoker *inv)
 {
-	if (!inv->other_user)
+	if (!inv->other_user || inv->as_root)
 		return 0;
 	if (setgroups(inv->groups.cnt, inv->groups.v) || setresgid(inv->gid, inv->gid, inv->gid) ||
 	    setresuid(inv->uid, inv->uid, inv->uid))

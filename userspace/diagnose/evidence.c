@@ -17,10 +17,12 @@ void dl_add_who(struct dl_str *s, const struct dl_timeline *tl, uint32_t thread)
 		dl_str_addf(s, "%s (pid %u, outside the job)", th->name[0] ? th->name : "unknown", th->tid);
 		return;
 	}
-	dl_str_add(s, dl_role_id(th->role));
+	dl_str_add(s, dl_role_id(p->role));
 	if (p->index >= 0)
 		dl_str_addf(s, " %d", p->index);
-	dl_str_addf(s, " (pid %u%s%s)", p->pid, th->name[0] ? ", " : "", th->name);
+	if (th->role != p->role)
+		dl_str_addf(s, "'s %s", dl_role_id(th->role));
+	dl_str_addf(s, " (%s %u%s%s)", th->tid == p->pid ? "pid" : "tid", th->tid, th->name[0] ? ", " : "", th->name);
 }
 
 struct top { uint64_t key, ns; };

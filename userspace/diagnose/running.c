@@ -215,17 +215,7 @@ static const struct dl_wait *wait_beside(const struct dl_thread *th, uint32_t se
 static uint64_t first_handover_wake(const struct dl_timeline *tl, const struct dl_thread *th,
 				    uint64_t from, uint64_t to)
 {
-	size_t lo = 0, hi = th->woke.cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (th->woke.v[mid].ts < from)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
+	for (size_t lo = dl_woke_from(th, from); lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
 		enum dl_role role = tl->threads.v[th->woke.v[lo].wakee].role;
 
 		if (role == DL_ROLE_SHARER || role == DL_ROLE_SHM_MANAGER)

@@ -22,7 +22,7 @@ struct facts {
 	enum dl_cause cause;
 	const struct dl_charge *charge;	/* of the device, or of the waits, with most of the cause */
 	uint64_t idle_ns, busy_ns, span_ns, cause_ns, via_lock_ns, own_tree_ns;
-	uint32_t workers, trainers;
+	uint32_t workers, loader_threads;
 	uint64_t batches, produce_ns;	/* typical time to make one */
 	uint64_t cpus;			/* that the job may use; 0 unknown */
 	double quota_cpus;		/* 0 none */
@@ -62,6 +62,12 @@ static void say_decode(struct facts *f)
 	char a[32], b[32];
 	uint64_t step = f->batches ? f->busy_ns / f->batches : 0;
 
+	if (!f->workers && f->loader_threads) {
+		dl_str_addf(f->text, "%u loader threads in the trainer were making samples", f->loader_threads);
+		say_detail(f);
+		action(f, "Use worker processes instead of threads: Python code of one process runs one thread at a time");
+		return;
+	}
 	if (!f->workers) {
 		dl_str_add(f->text, "the trainer itself was making samples (num_workers=0)");
 		say_detail(f);
@@ -344,8 +350,9 @@ static void find_work(struct facts *f)
 		if (l->produce.cnt && l->produce.sum_ns / l->produce.cnt > f->produce_ns)
 			f->produce_ns = l->produce.sum_ns / l->produce.cnt;
 	}
+	vec_for_each(&f->tl->threads, th)
+		f->loader_threads += th->role == DL_ROLE_LOADER_THREAD;
 	vec_for_each(&f->r->procs, p) {
-		f->trainers += p->role == DL_ROLE_TRAINER;
 		if (p->role != DL_ROLE_WORKER)
 			continue;
 		cpu_ns += p->cpu_ns + p->runnable_ns;
@@ -361,6 +368,13 @@ static void say_nothing_to_blame(struct facts *f, double idle_share)
 		dl_str_addf(f->text, "The GPU is the limit: it was busy %.1f %% of the time and waited for nothing that matters",
 			    100 * (1 - idle_share));
 		action(f, "To train faster, make the GPU's own work cheaper: mixed precision, torch.compile, a larger batch, a faster GPU");
+		return;
+	}
+	if (!f->workers && !f->loader_threads) {
+		dl_str_addf(f->text, "No worker loads data here (num_workers=0, or no DataLoader): without GPU data, making a batch cannot be told from training on it; waiting was %.1f %% of the time",
+			    100 * idle_share);
+		action(f, "Record with GPU data: the report then tells the making of batches from the training step");
+		action(f, "Use worker processes: DataLoader(..., num_workers=2) lets batches be made while the last one is trained on");
 		return;
 	}
 	dl_str_addf(f->text, "Batches were ready: the trainer waited for data only %.1f %% of the time; the training step is the limit",

@@ -146,11 +146,7 @@ static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t se
 
 static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
 {
-	for (size_t i = th->woke.cnt; i-- > 0;) {
-		if (th->woke.v[i].ts > t)
-			continue;
-		if (th->woke.v[i].ts + JUST_WOKEN_NS < t)
-			return false;
+	for (size_t i = dl_woke_from(th, t + 1); i-- > 0 && th->woke.v[i].ts + JUST_WOKEN_NS >= t;) {
 		if (th->woke.v[i].wakee == wakee)
 			return true;
 	}

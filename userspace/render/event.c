@@ -100,17 +100,25 @@ static bool is_none(const struct dl_field *f, int64_t val, const char *name)
 	}
 }
 
+/* "8.00ms": a blank would end the value. */
+static void add_duration(struct dl_str *out, uint64_t ns)
+{
+	char buf[32];
+	const char *unit = strchr(dl_fmt_ns(buf, sizeof(buf), ns), ' ');
+
+	dl_str_addn(out, buf, unit ? (size_t)(unit - buf) : strlen(buf));
+	dl_str_add(out, unit ? unit + 1 : "");
+}
+
 static void add_value(struct dl_str *out, const struct dl_event_fmt *fmt, const struct dl_field *f,
 		      int64_t val)
 {
-	char buf[32];
-
 	if (f->unit == DL_UNIT_TIME)
 		dl_event_time(out, fmt, (uint64_t)val);
 	else if (f->unit == DL_UNIT_ADDR || f->unit == DL_UNIT_BITS || is_syscall_arg(f))
 		dl_str_addf(out, "0x%" PRIx64, (uint64_t)val);
 	else if (is_ns(f))
-		dl_str_add(out, dl_fmt_ns(buf, sizeof(buf), (uint64_t)val));
+		add_duration(out, (uint64_t)val);
 	else if (is_signed(f))
 		dl_str_addf(out, "%" PRId64, val);
 	else

@@ -151,7 +151,7 @@ void tx_bar(struct dl_str *out, bool utf8, double share, unsigned int cells)
 	unsigned int i = 0;
 
 	if (!utf8) {
-		const unsigned int full = (steps + 4) / 8;
+		const unsigned int full = (unsigned int)(part * cells + 0.5);
 
 		for (; i < full; i++)
 			dl_str_add(out, "#");

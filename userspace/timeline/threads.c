@@ -463,3 +463,18 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 	}
 	return sum;
 }
+
+size_t dl_woke_from(const struct dl_thread *th, uint64_t t)
+{
+	size_t lo = 0, hi = th->woke.cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (th->woke.v[mid].ts < t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}

@@ -3,49 +3,11 @@
  * Frames to events: the way back from encode.c. Nothing in a frame is believed, although its
  * checksum is right: a file may have been made to do harm.
  */
-#include "trace/format.h"
+#include "trace/decode.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <zstd.h>
 #include <zstd_errors.h>
-
-#include "base/vec.h"
-
-#define MAX_COLS (DL_MAX_FIELDS + DL_HCOL_CNT)
-
-struct column {
-	uint8_t enc;
-	const uint8_t *p, *end;
-};
-
-/* A kind of the frame. */
-struct part {
-	const struct dl_file_event *ev;
-	const struct dl_event_desc *own;	/* NULL: nothing of it is returned */
-	size_t first, cnt;			/* its events in the arrays that are sorted by kind */
-	size_t col;				/* its first column, behind those of the tail */
-	struct column tail_len, tail;
-	size_t next;				/* cursor */
-};
-
-struct dl_decoder {
-	ZSTD_DCtx *dctx;
-	struct dl_buf payload;
-	DL_VEC(uint64_t) words;
-	DL_VEC(struct column) cols;
-	struct part parts[DL_MAX_FRAME_KINDS];
-	const char *why;
-
-	/* arrays in words: threads of the frame; by event, sorted by kind; scratch of one kind */
-	size_t thread_cnt;
-	uint64_t *threads;
-	uint32_t *pos, *tail_len;
-	uint64_t *v, *ts, *dt, *last, *last2;
-	uint32_t *slot[DL_KEY_CNT], *next;
-	size_t cnt;
-	bool neighbours;	/* dt and next are those of the kind at hand */
-};
 
 struct dl_decoder *dl_decoder_new(void)
 {
@@ -72,7 +34,7 @@ void dl_decoder_free(struct dl_decoder *d)
 	free(d);
 }
 
-static int bad(struct dl_decoder *d, const char *why)
+int dl_decode_bad(struct dl_decoder *d, const char *why)
 {
 	d->why = why;
 	return -EBADMSG;
@@ -83,7 +45,7 @@ static int decompress(struct dl_decoder *d, const struct dl_frame_hdr *h, const 
 	size_t sz;
 
 	if (ZSTD_getFrameContentSize(comp, h->comp_sz) != h->payload_sz)
-		return bad(d, "sizes do not agree");
+		return dl_decode_bad(d, "sizes do not agree");
 	d->payload.cnt = 0;
 	if (vec_reserve(&d->payload, h->payload_sz + DL_VARINT_MAX))
 		return -ENOMEM;
@@ -91,10 +53,10 @@ static int decompress(struct dl_decoder *d, const struct dl_frame_hdr *h, const 
 	if (ZSTD_isError(sz)) {
 		if (ZSTD_getErrorCode(sz) == ZSTD_error_memory_allocation)
 			return -ENOMEM;
-		return bad(d, "cannot be decompressed");
+		return dl_decode_bad(d, "cannot be decompressed");
 	}
 	if (sz != h->payload_sz)
-		return bad(d, "sizes do not agree");
+		return dl_decode_bad(d, "sizes do not agree");
 	d->payload.cnt = sz;
 	return 0;
 }
@@ -127,193 +89,6 @@ static int reserve_arrays(struct dl_decoder *d, size_t events, size_t most, size
 	return 0;
 }
 
-/* --- columns --- */
-
-static const uint8_t *find_column(const uint8_t *p, const uint8_t *end, struct column *ret)
-{
-	uint64_t len;
-
-	if (p == end)
-		return NULL;
-	ret->enc = *p++;
-	p = dl_get_varint(p, end, &len);
-	if (!p || len > (uint64_t)(end - p))
-		return NULL;
-	ret->p = p;
-	ret->end = p + len;
-	return p + len;
-}
-
-/* Two bytes at a time are the most common by far. */
-static inline const uint8_t *get_fast(const uint8_t *p, const uint8_t *end, uint64_t *ret)
-{
-	if (__builtin_expect(end - p >= 2, 1)) {
-		if (p[0] < 0x80) {
-			*ret = p[0];
-			return p + 1;
-		}
-		if (p[1] < 0x80) {
-			*ret = (uint64_t)(p[0] & 0x7f) | (uint64_t)p[1] << 7;
-			return p + 2;
-		}
-	}
-	return dl_get_varint(p, end, ret);
-}
-
-/* Time since, and thread of, the neighbours on the same CPU, as encode.c has them. */
-static void find_neighbours(struct dl_decoder *d, const uint8_t *buf, const uint32_t *pos)
-{
-	uint64_t *last = d->last, *tid = d->last2;
-	struct dl_hdr h;
-
-	memset(last, 0, DL_KEY_SLOTS * sizeof(*last));
-	memset(tid, 0, DL_KEY_SLOTS * sizeof(*tid));
-	for (size_t i = 0; i < d->cnt; i++) {
-		uint32_t s = d->slot[DL_KEY_CPU][i];
-
-		d->dt[i] = last[s] ? d->ts[i] - last[s] : 0;
-		last[s] = d->ts[i];
-	}
-	for (size_t i = d->cnt; i-- > 0;) {
-		uint32_t s = d->slot[DL_KEY_CPU][i];
-
-		memcpy(&h, buf + pos[i], sizeof(h));
-		d->next[i] = (uint32_t)tid[s];
-		tid[s] = h.tid;
-	}
-}
-
-/* Varints to d->v as they stand. */
-static int get_residuals(struct dl_decoder *d, const uint8_t *p, const uint8_t *end)
-{
-	uint64_t *v = d->v;
-
-	if (p == end) {
-		memset(v, 0, d->cnt * sizeof(*v));
-		return 0;
-	}
-	for (size_t i = 0; i < d->cnt; i++) {
-		p = get_fast(p, end, &v[i]);
-		if (!p)
-			return bad(d, "a column is too short");
-	}
-	return p == end ? 0 : bad(d, "a column is too long");
-}
-
-/* Residuals to x, in place. */
-static void unpredict(struct dl_decoder *d, unsigned int order, unsigned int key)
-{
-	const uint32_t *slot = d->slot[key];
-	uint64_t *v = d->v, *last = d->last, *last2 = d->last2;
-	size_t slots = key == DL_KEY_NONE ? 1 : key == DL_KEY_THREAD ? d->thread_cnt : DL_KEY_SLOTS;
-
-	memset(last, 0, slots * sizeof(*last));
-	memset(last2, 0, slots * sizeof(*last2));
-	switch (order) {
-	case DL_ORD_NONE:
-		break;
-	case DL_ORD_LAST:
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = last[slot[i]] += dl_unzigzag(v[i]);
-		break;
-	case DL_ORD_LINEAR:
-		for (size_t i = 0; i < d->cnt; i++) {
-			uint32_t s = slot[i];
-			uint64_t x = dl_unzigzag(v[i]) + 2 * last[s] - last2[s];
-
-			last2[s] = last[s];
-			v[i] = last[s] = x;
-		}
-		break;
-	case DL_ORD_RUN:
-		for (size_t i = 0; i < d->cnt; i++) {
-			uint32_t s = slot[i];
-			uint64_t x = dl_unzigzag(v[i]) + last[s] + (last[s] != last2[s] ? d->dt[i] : 0);
-
-			last2[s] = last[s];
-			v[i] = last[s] = x;
-		}
-		break;
-	default:
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = dl_unzigzag(v[i]) + d->next[i];
-	}
-}
-
-static void unmap(struct dl_decoder *d, unsigned int map)
-{
-	uint64_t *v = d->v;
-
-	if (map == DL_MAP_S) {
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = dl_unzigzag(v[i]);
-	} else if (map == DL_MAP_TS) {
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = v[i] ? dl_unzigzag(v[i] - 1) + d->ts[i] : 0;
-	}
-}
-
-/* The numbers of a column to d->v. keyed: its model may depend on the columns before it. */
-static int get_column(struct dl_decoder *d, const struct column *c, const uint8_t *buf,
-		      const uint32_t *pos, bool keyed)
-{
-	unsigned int map, order, key;
-	uint64_t one = 0;
-	int err;
-
-	if (c->enc == DL_COL_CONST) {
-		if (dl_get_varint(c->p, c->end, &one) != c->end)
-			return bad(d, "a constant column is malformed");
-		for (size_t i = 0; i < d->cnt; i++)
-			d->v[i] = one;
-		return 0;
-	}
-	if (c->enc != DL_COL_VALUES || c->p == c->end)
-		return bad(d, "a column is not of numbers");
-	map = *c->p & 3;
-	order = *c->p >> 2 & 7;
-	key = *c->p >> 5;
-	if (map >= DL_MAP_CNT || order >= DL_ORD_CNT || key >= DL_KEY_CNT)
-		return bad(d, "a column has an unknown model");
-	if (!keyed && (map == DL_MAP_TS || order > DL_ORD_LINEAR || key != DL_KEY_NONE))
-		return bad(d, "a column has a model that it cannot have");
-	if (order >= DL_ORD_RUN && !d->neighbours) {
-		find_neighbours(d, buf, pos);
-		d->neighbours = true;
-	}
-	err = get_residuals(d, c->p + 1, c->end);
-	if (err)
-		return err;
-	unpredict(d, order, key);
-	unmap(d, map);
-	return 0;
-}
-
-static void scatter(const struct dl_decoder *d, uint8_t *buf, const uint32_t *pos, unsigned int type,
-		    size_t off)
-{
-	const uint64_t *v = d->v;
-
-#define SCATTER(ctype) do { \
-	for (size_t i = 0; i < d->cnt; i++) { \
-		ctype one = (ctype)v[i]; \
-		memcpy(buf + pos[i] + off, &one, sizeof(one)); \
-	} \
-} while (0)
-	switch (type) {
-	case DL_FT_u16:
-		SCATTER(uint16_t);
-		break;
-	case DL_FT_u32:
-	case DL_FT_s32:
-		SCATTER(uint32_t);
-		break;
-	default:
-		SCATTER(uint64_t);
-	}
-#undef SCATTER
-}
-
 /* --- the parts of a frame --- */
 
 /* Finds the columns of each kind, and the kinds themselves in the schema. */
@@ -331,21 +106,21 @@ static int find_columns(struct dl_decoder *d, const struct dl_file_schema *schem
 				       .cnt = h->kind[k].cnt, .col = d->cols.cnt };
 		first += part->cnt;
 		if (!part->ev->known)
-			return bad(d, "a kind is not in the schema");
+			return dl_decode_bad(d, "a kind is not in the schema");
 		part->own = part->ev->own;
 		if (part->ev->tail != DL_TAIL_NONE) {
-			p = find_column(p, end, &part->tail_len);
-			p = p ? find_column(p, end, &part->tail) : NULL;
+			p = dl_column_find(p, end, &part->tail_len);
+			p = p ? dl_column_find(p, end, &part->tail) : NULL;
 		}
 		cols = DL_HCOL_CNT + part->ev->field_cnt;
 		if (vec_reserve(&d->cols, cols))
 			return -ENOMEM;
 		for (size_t i = 0; i < cols && p; i++)
-			p = find_column(p, end, &d->cols.v[d->cols.cnt++]);
+			p = dl_column_find(p, end, &d->cols.v[d->cols.cnt++]);
 		if (!p)
-			return bad(d, "a column is missing");
+			return dl_decode_bad(d, "a column is missing");
 	}
-	return p == end ? 0 : bad(d, "there is something behind the last column");
+	return p == end ? 0 : dl_decode_bad(d, "there is something behind the last column");
 }
 
 /* The lengths of the tails that will be returned, to d->tail_len. */
@@ -358,13 +133,13 @@ static int get_tail_lens(struct dl_decoder *d, struct part *part)
 	if (!part->own || part->ev->tail == DL_TAIL_NONE)
 		return 0;
 	d->cnt = part->cnt;
-	err = get_column(d, &part->tail_len, NULL, NULL, false);
+	err = dl_column_get(d, &part->tail_len, NULL, NULL, false);
 	if (err)
 		return err;
 	for (size_t i = 0; i < part->cnt; i++) {
 		if (d->v[i] > DL_EVENT_MAX_SZ ||
 		    (part->ev->tail == DL_TAIL_ADDRS && d->v[i] % sizeof(uint64_t)))
-			return bad(d, "a tail has a wrong length");
+			return dl_decode_bad(d, "a tail has a wrong length");
 		len[i] = (uint32_t)d->v[i];
 	}
 	return 0;
@@ -393,9 +168,9 @@ static int place_events(struct dl_decoder *d, const struct dl_frame_hdr *h, cons
 		struct dl_hdr hdr = { 0 };
 		size_t n;
 
-		p = get_fast(p, end, &step);
+		p = dl_get_varint_fast(p, end, &step);
 		if (!p || (!i && step) || step > h->last_ts - ts)
-			return bad(d, "a time is out of the frame's range");
+			return dl_decode_bad(d, "a time is out of the frame's range");
 		ts += step;
 		n = part->first + part->next++;
 		if (!part->own)
@@ -408,7 +183,7 @@ static int place_events(struct dl_decoder *d, const struct dl_frame_hdr *h, cons
 		at += (hdr.size + 7u) & ~7u;
 	}
 	if (ts != h->last_ts)
-		return bad(d, "the last time is wrong");
+		return dl_decode_bad(d, "the last time is wrong");
 	*ret_p = p;
 	return 0;
 }
@@ -422,7 +197,7 @@ static int reserve_events(struct dl_decoder *d, const struct dl_frame_hdr *h, co
 
 	for (uint32_t i = 0; i < h->events; i++) {
 		if (order[i] >= h->kinds)
-			return bad(d, "an event has no kind");
+			return dl_decode_bad(d, "an event has no kind");
 		cnt[order[i]]++;
 	}
 	out->events = 0;
@@ -430,7 +205,7 @@ static int reserve_events(struct dl_decoder *d, const struct dl_frame_hdr *h, co
 		const struct part *part = &d->parts[k];
 
 		if (cnt[k] != part->cnt)
-			return bad(d, "the events of a kind are not as many as announced");
+			return dl_decode_bad(d, "the events of a kind are not as many as announced");
 		for (size_t i = 0; part->own && i < part->cnt; i++)
 			sz += (part->own->size + own_tail(part, d->tail_len[part->first + i]) + 7) &
 			      ~(size_t)7;
@@ -457,13 +232,13 @@ static int get_tails(struct dl_decoder *d, const struct part *part, uint8_t *buf
 	uint64_t addr = 0, step;
 
 	if (part->tail.enc != DL_COL_BYTES)
-		return bad(d, "a tail is not of bytes");
+		return dl_decode_bad(d, "a tail is not of bytes");
 	for (size_t i = 0; i < part->cnt; i++) {
 		size_t own = own_tail(part, len[i]);
 
 		if (part->ev->tail != DL_TAIL_ADDRS) {
 			if (len[i] > (size_t)(end - p))
-				return bad(d, "a tail is too short");
+				return dl_decode_bad(d, "a tail is too short");
 			if (own)
 				memcpy(buf + pos[i] + part->own->size, p, own);
 			p += len[i];
@@ -472,13 +247,13 @@ static int get_tails(struct dl_decoder *d, const struct part *part, uint8_t *buf
 		for (size_t a = 0; a < len[i]; a += sizeof(addr)) {
 			p = dl_get_varint(p, end, &step);
 			if (!p)
-				return bad(d, "a tail is too short");
+				return dl_decode_bad(d, "a tail is too short");
 			addr += dl_unzigzag(step);
 			if (a < own)
 				memcpy(buf + pos[i] + part->own->size + a, &addr, sizeof(addr));
 		}
 	}
-	return p == end ? 0 : bad(d, "a tail is too long");
+	return p == end ? 0 : dl_decode_bad(d, "a tail is too long");
 }
 
 /* Whoever goes through a stack believes its counts. */
@@ -488,7 +263,7 @@ static int check_stacks(struct dl_decoder *d, const struct part *part, const uin
 		const void *ev = buf + d->pos[part->first + i];
 
 		if (!dl_event_fits(part->own, ev))
-			return bad(d, "an event does not fit its kind");
+			return dl_decode_bad(d, "an event does not fit its kind");
 	}
 	return 0;
 }
@@ -499,14 +274,14 @@ static int get_header_columns(struct dl_decoder *d, const struct part *part, uin
 	const uint32_t *pos = d->pos + part->first;
 	int err;
 
-	err = get_column(d, &col[DL_HCOL_THREAD], buf, pos, false);
+	err = dl_column_get(d, &col[DL_HCOL_THREAD], buf, pos, false);
 	if (err)
 		return err;
 	for (size_t i = 0; i < d->cnt; i++) {
 		struct dl_hdr h;
 
 		if (d->v[i] >= d->thread_cnt)
-			return bad(d, "an event has no thread");
+			return dl_decode_bad(d, "an event has no thread");
 		memcpy(&h, buf + pos[i], sizeof(h));
 		h.tid = (uint32_t)(d->threads[d->v[i]] >> 32);
 		h.pid = (uint32_t)d->threads[d->v[i]];
@@ -519,17 +294,17 @@ static int get_header_columns(struct dl_decoder *d, const struct part *part, uin
 	d->neighbours = true;	/* there are none before the CPUs are known */
 	memset(d->dt, 0, d->cnt * sizeof(*d->dt));
 	memset(d->next, 0, d->cnt * sizeof(*d->next));
-	err = get_column(d, &col[DL_HCOL_CPU], buf, pos, true);
+	err = dl_column_get(d, &col[DL_HCOL_CPU], buf, pos, true);
 	if (err)
 		return err;
 	d->neighbours = false;
-	scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, cpu));
+	dl_column_scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, cpu));
 	for (size_t i = 0; i < d->cnt; i++)
 		d->slot[DL_KEY_FIELD][i] = d->slot[DL_KEY_CPU][i] = dl_key_slot(d->v[i]);
-	err = get_column(d, &col[DL_HCOL_FLAGS], buf, pos, true);
+	err = dl_column_get(d, &col[DL_HCOL_FLAGS], buf, pos, true);
 	if (err)
 		return err;
-	scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, flags));
+	dl_column_scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, flags));
 	for (size_t i = 0; i < d->cnt; i++)
 		d->slot[DL_KEY_FIELD][i] = dl_key_slot(d->v[i]);
 	return 0;
@@ -539,7 +314,7 @@ static int get_text(struct dl_decoder *d, const struct column *c, const struct d
 		    const uint32_t *pos, uint8_t *buf)
 {
 	if (c->enc != DL_COL_BYTES || (size_t)(c->end - c->p) != d->cnt * f->size)
-		return bad(d, "a text column has a wrong length");
+		return dl_decode_bad(d, "a text column has a wrong length");
 	for (size_t i = 0; f->own_type && i < d->cnt; i++)
 		memcpy(buf + pos[i] + f->own_off, c->p + i * f->size, f->size);
 	return 0;
@@ -560,11 +335,11 @@ static int get_fields(struct dl_decoder *d, const struct part *part, uint8_t *bu
 			err = get_text(d, col, f, pos, buf);
 			continue;
 		}
-		err = get_column(d, col, buf, pos, true);
+		err = dl_column_get(d, col, buf, pos, true);
 		if (err)
 			break;
 		if (f->own_type && !(col->enc == DL_COL_CONST && !d->v[0]))
-			scatter(d, buf, pos, f->own_type, f->own_off);
+			dl_column_scatter(d, buf, pos, f->own_type, f->own_off);
 		for (size_t j = 0; j < d->cnt; j++)
 			d->slot[DL_KEY_FIELD][j] = dl_key_slot(d->v[j]);
 	}
@@ -581,7 +356,7 @@ static int get_threads(struct dl_decoder *d, const struct dl_frame_hdr *h, const
 
 	*p = dl_get_varint(*p, end, &cnt);
 	if (!*p || cnt > h->events)
-		return bad(d, "the threads are malformed");
+		return dl_decode_bad(d, "the threads are malformed");
 	for (uint32_t k = 0; k < h->kinds; k++)
 		most = h->kind[k].cnt > most ? h->kind[k].cnt : most;
 	err = reserve_arrays(d, h->events, most, cnt);
@@ -592,7 +367,7 @@ static int get_threads(struct dl_decoder *d, const struct dl_frame_hdr *h, const
 		*p = dl_get_varint(*p, end, &tid);
 		*p = *p ? dl_get_varint(*p, end, &pid) : NULL;
 		if (!*p || tid > UINT32_MAX || pid > UINT32_MAX)
-			return bad(d, "the threads are malformed");
+			return dl_decode_bad(d, "the threads are malformed");
 		d->threads[i] = tid << 32 | pid;
 	}
 	return 0;
@@ -617,17 +392,17 @@ static int decode(struct dl_decoder *d, const struct dl_file_schema *schema,
 		return err;
 	order = p;
 	if ((size_t)(end - p) < h->events)
-		return bad(d, "the kinds of the events are missing");
+		return dl_decode_bad(d, "the kinds of the events are missing");
 	cols = skip_varints(order + h->events, end, h->events);
 	if (!cols)
-		return bad(d, "the times of the events are missing");
+		return dl_decode_bad(d, "the times of the events are missing");
 	err = find_columns(d, schema, h, cols, end);
 	for (uint32_t k = 0; !err && k < h->kinds; k++)
 		err = get_tail_lens(d, &d->parts[k]);
 	err = err ?: reserve_events(d, h, order, out);
 	err = err ?: place_events(d, h, order, end, out, &p);
 	if (!err && p != cols)
-		err = bad(d, "the times of the events are malformed");
+		err = dl_decode_bad(d, "the times of the events are malformed");
 	for (uint32_t k = 0; !err && k < h->kinds; k++) {
 		struct part *part = &d->parts[k];
 
@@ -652,7 +427,7 @@ int dl_decode_frame(struct dl_decoder *d, const struct dl_file_schema *schema,
 
 	d->why = NULL;
 	if (h->codec != DL_CODEC_COLUMNS_ZSTD)
-		err = bad(d, "it is coded in a way that this dlbpf does not know");
+		err = dl_decode_bad(d, "it is coded in a way that this dlbpf does not know");
 	else
 		err = decompress(d, h, comp);
 	err = err ?: decode(d, schema, h, out);
