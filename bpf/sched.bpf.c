@@ -107,7 +107,8 @@ static __always_inline bool fill_prev(struct dl_ev_switch *ev, struct task_struc
 	}
 	ev->arg0 = r.a[0];
 	ev->arg1 = r.a[1];
-	if (!ev->prev_state || ev->flags & DL_SW_EXITING)
+	/* A stopped thread does not wait for what its system call waited for. */
+	if (!ev->prev_state || ev->prev_state & (__TASK_STOPPED | __TASK_TRACED) || ev->flags & DL_SW_EXITING)
 		return false;
 	dl_wait_reason(ev, prev, &r);
 	return (ev->prev_state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE;

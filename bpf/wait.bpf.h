@@ -23,8 +23,8 @@
 
 #define DL_NS_PER_S 1000000000ULL
 #define DL_REL_MAX (1ULL << 61)
-#define DL_SAME_CALL_NS 30000
 
+extern const volatile __u32 dl_same_call_ns;
 extern const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT];
 extern struct dl_wait dl_waits[DL_WAITS_CNT];
 extern __s64 dl_realtime_off_ns;
@@ -63,7 +63,7 @@ static __always_inline __u64 dl_relative(struct dl_ev_switch *ev, const struct d
 	if (rel > DL_REL_MAX)
 		return 0;
 	if (w->tid == ev->h.tid && w->sig == sig32 && ev->h.ts < w->deadline &&
-	    ev->exec_ns - w->exec_ns < DL_SAME_CALL_NS) {
+	    ev->exec_ns - w->exec_ns < dl_same_call_ns) {
 		w->exec_ns = ev->exec_ns;
 		return w->deadline;
 	}

@@ -206,3 +206,85 @@ def read_truth(path):
             parts = line.split()
             truth[parts[0]].append([int(x) if x.lstrip("-").isdigit() else x for x in parts[1:]])
     return truth
+
+
+# --- a target with its truth, and what the recorder saw of it ------------------------------------------
+
+# A second or so of mixed work, between "go" and "done".
+WORK = """
+dev = gpusim.Device()
+s, c = dev.stream(), dev.stream()
+s.kernel(us=1)
+dev.synchronize()
+say("up")
+wait("go")
+for i in range(%d):
+    s.h2d(2000000)
+    c.h2d(500000, pinned=True, non_blocking=True)
+    s.wait(c.record())
+    s.memset(4096)
+    s.kernels(20, ms=4, name="forward_%%d" %% (i %% 3))
+    s.kernel(ms=2, name="backward")
+    s.synchronize()
+say("done")
+wait("end")
+"""
+
+CORR, DEV, STREAM, START, END, BYTES, DIR, MEM, SYNC, NAME = range(10)
+GPU_KINDS = {"kernel": "gpu_kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+
+
+class Session:
+    """A target with its truth, recorded from "up" until its work is done."""
+
+    def __init__(self, rounds=40, mode=2, code=WORK, **env):
+        self.dir = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.dir.name, "truth")
+        self.t = Target(code % rounds if "%d" in code else code, GPUSIM_TRUTH=self.path, **env)
+        self.t.expect("up")
+        self.r = Recorder(self.t.pid, mode=mode)
+
+    def run(self):
+        self.r.wait_on()
+        self.t.say("go")
+        self.t.expect("done")
+        self.r.stop()
+        self.truth = read_truth(self.path)
+        self.events = self.r.events()
+        return self
+
+    def of(self, kind):
+        return [e for e in self.events if e.kind == kind]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.r.__exit__()
+        self.t.__exit__()
+        self.dir.cleanup()
+
+
+def work_only(truth, kind):
+    """Without what ran before the recorder came."""
+    begin = [c for c in truth["call"] if c[3] == 165][0][5]
+    return [x for x in truth[kind] if x[START] > begin]
+
+
+def compare(s, tolerance_ns=2000, kinds=GPU_KINDS, unsure=False):
+    for kind, event in kinds.items():
+        want = {x[CORR]: x for x in work_only(s.truth, kind)}
+        got = {e.corr: e for e in s.of(event)}
+        check(want, "the truth has no " + kind)
+        equal(len(got), len(s.of(event)), event + " with a correlation id of their own")
+        missing = set(want) - set(got)
+        check(not missing, "%d of %d %s are missing" % (len(missing), len(want), event))
+        for corr, x in want.items():
+            e = got[corr]
+            off = max(abs(e.ts - x[START]), abs(e.end - x[END]))
+            if not (unsure and e.unsure):
+                check(off <= tolerance_ns, "%s is off by %d ns" % (event, off))
+            check(e.end >= e.ts, event + " ends before it starts")
+            equal((e.stream, e.device), (x[STREAM], x[DEV]), "stream and device of " + event)
+            if kind == "memcpy":
+                equal((e.bytes, e.dir, e.src), (x[BYTES], x[DIR], x[MEM]), "a copy")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-from gputest import PYTHON, SIM, TOOLS, Skip, Target, check, equal, main, read_truth, test
+from gputest import PRELUDE, PYTHON, SIM, TOOLS, Skip, Target, check, equal, main, read_truth, sim_env, test
 
 US = 1000
 
@@ -297,7 +297,6 @@ if __name__ == "__main__":
 def loader(method):
     with tempfile.TemporaryDirectory() as d:
         truth, script = os.path.join(d, "truth"), os.path.join(d, "script.py")
-        from gputest import PRELUDE, sim_env
         with open(script, "w") as f:
             f.write(PRELUDE + TORCH % method)
         p = subprocess.run([PYTHON, script], env=sim_env(GPUSIM_TRUTH=truth, CUDA_INJECTION64_PATH=""),

@@ -59,9 +59,6 @@ static struct {
 	uint32_t flush_ms;
 	uint64_t device_records, written;
 	unsigned int unknown_every, drop_every, zero_every;
-	double ppm;
-	uint64_t t0, step_after_ns;
-	int64_t step_ns;
 	pid_t pid;
 	size_t attr[32];
 } c = {
@@ -81,69 +78,20 @@ SIM_EXPORT uint64_t dlbpf_gpusim_calls(void)
 
 #define COUNT() __atomic_fetch_add(&call_cnt, 1, __ATOMIC_RELAXED)
 
-/* --- settings and clock ------------------------------------------------------------------------ */
-
-static uint64_t mono_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
-}
-
-static double env_num(const char *name)
-{
-	const char *s = getenv(name);
-
-	return s && s[0] ? atof(s) : 0;
-}
+/* --- settings ------------------------------------------------------------------------ */
 
 static void load(void)
 {
 	if (c.loaded)
 		return;
 	c.loaded = true;
-	c.t0 = mono_ns();
 	c.pid = getpid();
 	c.per_thread = layout()->version >= 130000;
 	c.reserve = env_num("GPUSIM_CUPTI_RESERVE") != 0;
 	c.unknown_every = (unsigned int)env_num("GPUSIM_CUPTI_UNKNOWN_EVERY");
 	c.drop_every = (unsigned int)env_num("GPUSIM_CUPTI_DROP_EVERY");
 	c.zero_every = (unsigned int)env_num("GPUSIM_CUPTI_ZERO_EVERY");
-	c.ppm = env_num("GPUSIM_CUPTI_PPM");
-	c.step_after_ns = (uint64_t)(env_num("GPUSIM_CUPTI_STEP_MS") * 1e6);
-	c.step_ns = (int64_t)(env_num("GPUSIM_CUPTI_STEP_US") * 1e3);
-}
-
-/* CLOCK_REALTIME less CLOCK_MONOTONIC, from the tightest of three readings. */
-static int64_t realtime_offset(void)
-{
-	uint64_t best = UINT64_MAX;
-	int64_t off = 0;
-
-	for (int i = 0; i < 3; i++) {
-		struct timespec ts;
-		uint64_t a = mono_ns(), b;
-
-		clock_gettime(CLOCK_REALTIME, &ts);
-		b = mono_ns();
-		if (b - a >= best)
-			continue;
-		best = b - a;
-		off = (int64_t)((uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec) -
-		      (int64_t)(a + (b - a) / 2);
-	}
-	return off;
-}
-
-static uint64_t cupti_time(uint64_t mono)
-{
-	int64_t t = (int64_t)mono + realtime_offset(), since = (int64_t)(mono - c.t0);
-
-	t += (int64_t)((double)since * c.ppm / 1e6);
-	if (c.step_after_ns && since > (int64_t)c.step_after_ns)
-		t += c.step_ns;
-	return (uint64_t)t;
+	clock_load();
 }
 
 /* What every call but a few answers without a driver. */
@@ -405,7 +353,8 @@ static void attach(void)
 
 /* --- the interface ------------------------------------------------------------------------------- */
 
-#define API SIM_EXPORT cupti_result
+/* Declares and begins a function of the interface. */
+#define DEF(name, params) SIM_EXPORT cupti_result name params; SIM_EXPORT cupti_result name params
 #define DRIVER_CALL() do { \
 	cupti_result missing_ = driver_missing(); \
 	COUNT(); \
@@ -413,8 +362,7 @@ static void attach(void)
 		return missing_; \
 } while (0)
 
-API cuptiGetVersion(uint32_t *version);
-API cuptiGetVersion(uint32_t *version)
+DEF(cuptiGetVersion, (uint32_t *version))
 {
 	COUNT();
 	if (layout()->version >= 130400 && driver_missing())
@@ -423,8 +371,7 @@ API cuptiGetVersion(uint32_t *version)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiGetTimestamp(uint64_t *ts);
-API cuptiGetTimestamp(uint64_t *ts)
+DEF(cuptiGetTimestamp, (uint64_t *ts))
 {
 	COUNT();
 	load();
@@ -434,8 +381,7 @@ API cuptiGetTimestamp(uint64_t *ts)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiGetResultString(cupti_result r, const char **text);
-API cuptiGetResultString(cupti_result r, const char **text)
+DEF(cuptiGetResultString, (cupti_result r, const char **text))
 {
 	COUNT();
 	*text = r == CUPTI_ABI_OK ? "CUPTI_SUCCESS" :
@@ -444,16 +390,14 @@ API cuptiGetResultString(cupti_result r, const char **text)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiGetCallbackName(int domain, uint32_t cbid, const char **name);
-API cuptiGetCallbackName(int domain, uint32_t cbid, const char **name)
+DEF(cuptiGetCallbackName, (int domain, uint32_t cbid, const char **name))
 {
 	COUNT();
 	*name = call_name(domain, cbid);
 	return *name ? CUPTI_ABI_OK : CUPTI_ABI_ERR_PARAM;
 }
 
-API cuptiSubscribe(void **subscriber, cupti_callback callback, void *userdata);
-API cuptiSubscribe(void **subscriber, cupti_callback callback, void *userdata)
+DEF(cuptiSubscribe, (void **subscriber, cupti_callback callback, void *userdata))
 {
 	DRIVER_CALL();
 	(void)callback, (void)userdata;
@@ -464,8 +408,7 @@ API cuptiSubscribe(void **subscriber, cupti_callback callback, void *userdata)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiUnsubscribe(void *subscriber);
-API cuptiUnsubscribe(void *subscriber)
+DEF(cuptiUnsubscribe, (void *subscriber))
 {
 	DRIVER_CALL();
 	if (subscriber != &c || !c.subscribed)
@@ -474,22 +417,19 @@ API cuptiUnsubscribe(void *subscriber)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiEnableCallback(uint32_t enable, void *subscriber, int domain, uint32_t cbid);
-API cuptiEnableCallback(uint32_t enable, void *subscriber, int domain, uint32_t cbid)
+DEF(cuptiEnableCallback, (uint32_t enable, void *subscriber, int domain, uint32_t cbid))
 {
 	DRIVER_CALL();
 	(void)enable, (void)domain, (void)cbid;
 	return subscriber == &c ? CUPTI_ABI_OK : CUPTI_ABI_ERR_PARAM;
 }
 
-API cuptiEnableDomain(uint32_t enable, void *subscriber, int domain);
-API cuptiEnableDomain(uint32_t enable, void *subscriber, int domain)
+DEF(cuptiEnableDomain, (uint32_t enable, void *subscriber, int domain))
 {
 	return cuptiEnableCallback(enable, subscriber, domain, 0);
 }
 
-API cuptiActivityRegisterCallbacks(cupti_buffer_request request, cupti_buffer_complete complete);
-API cuptiActivityRegisterCallbacks(cupti_buffer_request request, cupti_buffer_complete complete)
+DEF(cuptiActivityRegisterCallbacks, (cupti_buffer_request request, cupti_buffer_complete complete))
 {
 	COUNT();
 	load();
@@ -502,8 +442,7 @@ API cuptiActivityRegisterCallbacks(cupti_buffer_request request, cupti_buffer_co
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityEnable(int kind);
-API cuptiActivityEnable(int kind)
+DEF(cuptiActivityEnable, (int kind))
 {
 	DRIVER_CALL();
 	if (kind <= 0 || kind >= KIND_CNT)
@@ -515,8 +454,7 @@ API cuptiActivityEnable(int kind)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityDisable(int kind);
-API cuptiActivityDisable(int kind)
+DEF(cuptiActivityDisable, (int kind))
 {
 	DRIVER_CALL();
 	if (kind <= 0 || kind >= KIND_CNT)
@@ -527,8 +465,7 @@ API cuptiActivityDisable(int kind)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable);
-API cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
+DEF(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable))
 {
 	DRIVER_CALL();
 	if (!cbid || cbid > layout()->runtime_max)
@@ -537,8 +474,7 @@ API cuptiActivityEnableRuntimeApi(uint32_t cbid, uint8_t enable)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable);
-API cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
+DEF(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))
 {
 	DRIVER_CALL();
 	if (!cbid || cbid > layout()->driver_max)
@@ -547,24 +483,21 @@ API cuptiActivityEnableDriverApi(uint32_t cbid, uint8_t enable)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityEnableAllSyncRecords(uint8_t enable);
-API cuptiActivityEnableAllSyncRecords(uint8_t enable)
+DEF(cuptiActivityEnableAllSyncRecords, (uint8_t enable))
 {
 	DRIVER_CALL();
 	c.all_sync = enable;
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityFlushAll(uint32_t flag);
-API cuptiActivityFlushAll(uint32_t flag)
+DEF(cuptiActivityFlushAll, (uint32_t flag))
 {
 	DRIVER_CALL();
 	flush(flag & CUPTI_ABI_FLUSH_FORCED);
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityFlushPeriod(uint32_t ms);
-API cuptiActivityFlushPeriod(uint32_t ms)
+DEF(cuptiActivityFlushPeriod, (uint32_t ms))
 {
 	DRIVER_CALL();
 	c.flush_ms = ms;
@@ -572,8 +505,7 @@ API cuptiActivityFlushPeriod(uint32_t ms)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityGetNextRecord(uint8_t *buf, size_t valid, uint8_t **record);
-API cuptiActivityGetNextRecord(uint8_t *buf, size_t valid, uint8_t **record)
+DEF(cuptiActivityGetNextRecord, (uint8_t *buf, size_t valid, uint8_t **record))
 {
 	COUNT();
 	if (layout()->version >= 130400 && driver_missing())
@@ -581,8 +513,7 @@ API cuptiActivityGetNextRecord(uint8_t *buf, size_t valid, uint8_t **record)
 	return walk(buf, valid, record);
 }
 
-API cuptiActivityGetNumDroppedRecords(void *ctx, uint32_t stream, size_t *dropped);
-API cuptiActivityGetNumDroppedRecords(void *ctx, uint32_t stream, size_t *dropped)
+DEF(cuptiActivityGetNumDroppedRecords, (void *ctx, uint32_t stream, size_t *dropped))
 {
 	COUNT();
 	(void)ctx, (void)stream;
@@ -593,24 +524,21 @@ API cuptiActivityGetNumDroppedRecords(void *ctx, uint32_t stream, size_t *droppe
 	return CUPTI_ABI_OK;
 }
 
-API cuptiSetThreadIdType(int type);
-API cuptiSetThreadIdType(int type)
+DEF(cuptiSetThreadIdType, (int type))
 {
 	DRIVER_CALL();
 	record_thread_ids(type == CUPTI_ABI_THREAD_ID_SYSTEM);
 	return CUPTI_ABI_OK;
 }
 
-API cuptiGetThreadIdType(int *type);
-API cuptiGetThreadIdType(int *type)
+DEF(cuptiGetThreadIdType, (int *type))
 {
 	DRIVER_CALL();
 	*type = record_system_ids();
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivitySetAttribute(int attr, size_t *size, void *value);
-API cuptiActivitySetAttribute(int attr, size_t *size, void *value)
+DEF(cuptiActivitySetAttribute, (int attr, size_t *size, void *value))
 {
 	DRIVER_CALL();
 	if (attr < 0 || attr >= 32 || !size || !value || *size > sizeof(size_t))
@@ -621,8 +549,7 @@ API cuptiActivitySetAttribute(int attr, size_t *size, void *value)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityGetAttribute(int attr, size_t *size, void *value);
-API cuptiActivityGetAttribute(int attr, size_t *size, void *value)
+DEF(cuptiActivityGetAttribute, (int attr, size_t *size, void *value))
 {
 	DRIVER_CALL();
 	if (attr < 0 || attr >= 32 || !size || !value || *size > sizeof(size_t))
@@ -631,16 +558,14 @@ API cuptiActivityGetAttribute(int attr, size_t *size, void *value)
 	return CUPTI_ABI_OK;
 }
 
-API cuptiActivityRegisterTimestampCallback(uint64_t (*fn)(void));
-API cuptiActivityRegisterTimestampCallback(uint64_t (*fn)(void))
+DEF(cuptiActivityRegisterTimestampCallback, (uint64_t (*fn)(void)))
 {
 	DRIVER_CALL();
 	c.timestamp = fn;
 	return CUPTI_ABI_OK;
 }
 
-API cuptiFinalize(void);
-API cuptiFinalize(void)
+DEF(cuptiFinalize, (void))
 {
 	COUNT();
 	if (!c.used && layout()->version >= 22 && layout()->version <= 28)

@@ -6,6 +6,13 @@
 #include "../../cupti/cupti_abi.h"
 #include "sim.h"
 
+/* clock.c */
+double env_num(const char *name);	/* 0 without it */
+uint64_t mono_ns(void);
+void clock_load(void);
+uint64_t cupti_time(uint64_t mono);
+
+/* layout.c */
 struct layout {
 	const char *release;
 	uint32_t version;	/* what cuptiGetVersion() answers */

@@ -22,7 +22,8 @@ typedef uint64_t CUdeviceptr;
 struct sim_event { uint32_t id; uint64_t when; bool recorded; };
 struct sim_graph_exec { uint32_t id; uint64_t ns; };
 
-#define API SIM_EXPORT CUresult
+/* Declares and begins a function of the interface. */
+#define DEF(name, params) SIM_EXPORT CUresult name params; SIM_EXPORT CUresult name params
 #define ENTER(cbid) struct sim_scope scope = sim_begin(SIM_DRIVER, cbid); \
 	if (!sim_ready()) return sim_end(&scope, SIM_ERR_NOT_INIT)
 #define LEAVE(ret) return sim_end(&scope, ret)
@@ -54,8 +55,7 @@ static void inject(void)
 		init();
 }
 
-API cuInit(unsigned int flags);
-API cuInit(unsigned int flags)
+DEF(cuInit, (unsigned int flags))
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	int err;
@@ -67,15 +67,13 @@ API cuInit(unsigned int flags)
 	return err;
 }
 
-API cuDriverGetVersion(int *version);
-API cuDriverGetVersion(int *version)
+DEF(cuDriverGetVersion, (int *version))
 {
 	*version = DRIVER_VERSION;
 	return SIM_OK;
 }
 
-API cuDeviceGetCount(int *cnt);
-API cuDeviceGetCount(int *cnt)
+DEF(cuDeviceGetCount, (int *cnt))
 {
 	if (!sim_ready())
 		return SIM_ERR_NOT_INIT;
@@ -83,8 +81,7 @@ API cuDeviceGetCount(int *cnt)
 	return SIM_OK;
 }
 
-API cuDeviceGet(int *device, int ordinal);
-API cuDeviceGet(int *device, int ordinal)
+DEF(cuDeviceGet, (int *device, int ordinal))
 {
 	if (!sim_ready())
 		return SIM_ERR_NOT_INIT;
@@ -94,8 +91,7 @@ API cuDeviceGet(int *device, int ordinal)
 	return SIM_OK;
 }
 
-API cuDeviceGetName(char *name, int len, int device);
-API cuDeviceGetName(char *name, int len, int device)
+DEF(cuDeviceGetName, (char *name, int len, int device))
 {
 	(void)device;
 	if (!sim_ready())
@@ -104,8 +100,7 @@ API cuDeviceGetName(char *name, int len, int device)
 	return SIM_OK;
 }
 
-API cuDeviceTotalMem_v2(size_t *bytes, int device);
-API cuDeviceTotalMem_v2(size_t *bytes, int device)
+DEF(cuDeviceTotalMem_v2, (size_t *bytes, int device))
 {
 	(void)device;
 	if (!sim_ready())
@@ -114,15 +109,13 @@ API cuDeviceTotalMem_v2(size_t *bytes, int device)
 	return SIM_OK;
 }
 
-API cuDevicePrimaryCtxRetain(void **ctx, int device);
-API cuDevicePrimaryCtxRetain(void **ctx, int device)
+DEF(cuDevicePrimaryCtxRetain, (void **ctx, int device))
 {
 	*ctx = (void *)(uintptr_t)(device + 1);
 	return sim_ready() ? SIM_OK : SIM_ERR_NOT_INIT;
 }
 
-API cuCtxSetCurrent(void *ctx);
-API cuCtxSetCurrent(void *ctx)
+DEF(cuCtxSetCurrent, (void *ctx))
 {
 	uintptr_t i = (uintptr_t)ctx;
 
@@ -132,15 +125,13 @@ API cuCtxSetCurrent(void *ctx)
 	return SIM_OK;
 }
 
-API cuCtxGetCurrent(void **ctx);
-API cuCtxGetCurrent(void **ctx)
+DEF(cuCtxGetCurrent, (void **ctx))
 {
 	*ctx = (void *)(uintptr_t)(*sim_current() + 1);
 	return SIM_OK;
 }
 
-API cuGetErrorString(CUresult err, const char **text);
-API cuGetErrorString(CUresult err, const char **text)
+DEF(cuGetErrorString, (CUresult err, const char **text))
 {
 	static const struct { CUresult err; const char *text; } texts[] = {
 		{ SIM_OK, "no error" }, { SIM_ERR_INVALID, "invalid argument" },
@@ -157,8 +148,7 @@ API cuGetErrorString(CUresult err, const char **text)
 	return SIM_ERR_INVALID;
 }
 
-API cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t flags, int *status);
-API cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t flags, int *status)
+DEF(cuGetProcAddress_v2, (const char *symbol, void **fn, int version, uint64_t flags, int *status))
 {
 	char name[128];
 
@@ -175,8 +165,7 @@ API cuGetProcAddress_v2(const char *symbol, void **fn, int version, uint64_t fla
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-API cuMemAlloc_v2(CUdeviceptr *ptr, size_t sz);
-API cuMemAlloc_v2(CUdeviceptr *ptr, size_t sz)
+DEF(cuMemAlloc_v2, (CUdeviceptr *ptr, size_t sz))
 {
 	ENTER(243);
 	sim_cost(&scope, sim_model()->malloc_ns);
@@ -184,8 +173,7 @@ API cuMemAlloc_v2(CUdeviceptr *ptr, size_t sz)
 }
 
 /* Waits for the device, as the real one does. */
-API cuMemFree_v2(CUdeviceptr ptr);
-API cuMemFree_v2(CUdeviceptr ptr)
+DEF(cuMemFree_v2, (CUdeviceptr ptr))
 {
 	ENTER(245);
 	wait_until(device_end(*sim_current()));
@@ -198,8 +186,7 @@ static uint64_t pin_ns(size_t sz)
 	return sim_model()->host_alloc_ns + (uint64_t)(sz / PAGE + 1) * sim_model()->host_page_ns;
 }
 
-API cuMemHostAlloc(void **ptr, size_t sz, unsigned int flags);
-API cuMemHostAlloc(void **ptr, size_t sz, unsigned int flags)
+DEF(cuMemHostAlloc, (void **ptr, size_t sz, unsigned int flags))
 {
 	ENTER(271);
 	void *p;
@@ -215,8 +202,7 @@ API cuMemHostAlloc(void **ptr, size_t sz, unsigned int flags)
 	LEAVE(SIM_OK);
 }
 
-API cuMemFreeHost(void *p);
-API cuMemFreeHost(void *p)
+DEF(cuMemFreeHost, (void *p))
 {
 	ENTER(38);
 	size_t sz;
@@ -228,8 +214,7 @@ API cuMemFreeHost(void *p)
 	LEAVE(SIM_OK);
 }
 
-API cuMemHostRegister_v2(void *p, size_t sz, unsigned int flags);
-API cuMemHostRegister_v2(void *p, size_t sz, unsigned int flags)
+DEF(cuMemHostRegister_v2, (void *p, size_t sz, unsigned int flags))
 {
 	ENTER(379);
 	(void)flags;
@@ -238,8 +223,7 @@ API cuMemHostRegister_v2(void *p, size_t sz, unsigned int flags)
 	LEAVE(SIM_OK);
 }
 
-API cuMemHostUnregister(void *p);
-API cuMemHostUnregister(void *p)
+DEF(cuMemHostUnregister, (void *p))
 {
 	ENTER(302);
 	size_t sz;
@@ -251,50 +235,43 @@ API cuMemHostUnregister(void *p)
 
 #define PTR(a) ((void *)(uintptr_t)(a))
 
-API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t sz);
-API cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t sz)
+DEF(cuMemcpyHtoD_v2, (CUdeviceptr dst, const void *src, size_t sz))
 {
 	ENTER(276);
 	LEAVE(sim_memcpy(sim_stream(NULL), PTR(dst), src, sz, false));
 }
 
-API cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t sz, void *stream);
-API cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t sz, void *stream)
+DEF(cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void *src, size_t sz, void *stream))
 {
 	ENTER(277);
 	LEAVE(sim_memcpy(sim_stream(stream), PTR(dst), src, sz, true));
 }
 
-API cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t sz);
-API cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t sz)
+DEF(cuMemcpyDtoH_v2, (void *dst, CUdeviceptr src, size_t sz))
 {
 	ENTER(278);
 	LEAVE(sim_memcpy(sim_stream(NULL), dst, PTR(src), sz, false));
 }
 
-API cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t sz, void *stream);
-API cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t sz, void *stream)
+DEF(cuMemcpyDtoHAsync_v2, (void *dst, CUdeviceptr src, size_t sz, void *stream))
 {
 	ENTER(279);
 	LEAVE(sim_memcpy(sim_stream(stream), dst, PTR(src), sz, true));
 }
 
-API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream);
-API cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream)
+DEF(cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream))
 {
 	ENTER(281);
 	LEAVE(sim_memcpy(sim_stream(stream), PTR(dst), PTR(src), sz, true));
 }
 
-API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream);
-API cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream)
+DEF(cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t sz, void *stream))
 {
 	ENTER(306);
 	LEAVE(sim_memcpy(sim_stream(stream), PTR(dst), PTR(src), sz, true));
 }
 
-API cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, void *stream);
-API cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t n, void *stream)
+DEF(cuMemsetD8Async, (CUdeviceptr dst, unsigned char value, size_t n, void *stream))
 {
 	ENTER(216);
 	(void)dst, (void)value;
@@ -315,8 +292,7 @@ SIM_EXPORT struct sim_function *gpusim_function(const char *name, uint64_t ns)
 	return f;
 }
 
-API cuModuleLoadData(void **module, const void *image);
-API cuModuleLoadData(void **module, const void *image)
+DEF(cuModuleLoadData, (void **module, const void *image))
 {
 	ENTER(19);
 	(void)image;
@@ -325,12 +301,9 @@ API cuModuleLoadData(void **module, const void *image)
 	LEAVE(SIM_OK);
 }
 
-API cuLaunchKernel(void *fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+DEF(cuLaunchKernel, (void *fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
 		   unsigned int by, unsigned int bz, unsigned int shared, void *stream, void **args,
-		   void **extra);
-API cuLaunchKernel(void *fn, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
-		   unsigned int by, unsigned int bz, unsigned int shared, void *stream, void **args,
-		   void **extra)
+		   void **extra))
 {
 	ENTER(307);
 	const struct sim_function *f = fn;
@@ -351,8 +324,7 @@ SIM_EXPORT struct sim_graph_exec *gpusim_graph(uint32_t id, uint64_t ns)
 	return g;
 }
 
-API cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags);
-API cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags)
+DEF(cuGraphInstantiateWithFlags, (void **exec, void *graph, uint64_t flags))
 {
 	ENTER(643);
 	(void)flags;
@@ -361,8 +333,7 @@ API cuGraphInstantiateWithFlags(void **exec, void *graph, uint64_t flags)
 	LEAVE(SIM_OK);
 }
 
-API cuGraphLaunch(void *exec, void *stream);
-API cuGraphLaunch(void *exec, void *stream)
+DEF(cuGraphLaunch, (void *exec, void *stream))
 {
 	ENTER(514);
 	const struct sim_graph_exec *g = exec;
@@ -373,24 +344,21 @@ API cuGraphLaunch(void *exec, void *stream)
 
 /* --- streams and events ------------------------------------------------------------------------ */
 
-API cuStreamCreate(void **stream, unsigned int flags);
-API cuStreamCreate(void **stream, unsigned int flags)
+DEF(cuStreamCreate, (void **stream, unsigned int flags))
 {
 	ENTER(124);
 	(void)flags;
 	LEAVE(sim_stream_create((struct sim_stream **)stream));
 }
 
-API cuStreamDestroy_v2(void *stream);
-API cuStreamDestroy_v2(void *stream)
+DEF(cuStreamDestroy_v2, (void *stream))
 {
 	ENTER(326);
 	(void)stream;	/* kept: work in it may still be running */
 	LEAVE(SIM_OK);
 }
 
-API cuStreamSynchronize(void *stream);
-API cuStreamSynchronize(void *stream)
+DEF(cuStreamSynchronize, (void *stream))
 {
 	ENTER(126);
 	struct sim_stream *s = sim_stream(stream);
@@ -398,8 +366,7 @@ API cuStreamSynchronize(void *stream)
 	LEAVE(sim_wait(sim_stream_end(s), s, 3, UINT32_MAX));
 }
 
-API cuStreamQuery(void *stream);
-API cuStreamQuery(void *stream)
+DEF(cuStreamQuery, (void *stream))
 {
 	ENTER(125);
 	struct sim_stream *s = sim_stream(stream);
@@ -408,15 +375,13 @@ API cuStreamQuery(void *stream)
 	LEAVE(sim_query(sim_stream_end(s), s, 3, UINT32_MAX));
 }
 
-API cuCtxSynchronize(void);
-API cuCtxSynchronize(void)
+DEF(cuCtxSynchronize, (void))
 {
 	ENTER(17);
 	LEAVE(sim_wait(device_end(*sim_current()), NULL, 4, UINT32_MAX));
 }
 
-API cuEventCreate(void **event, unsigned int flags);
-API cuEventCreate(void **event, unsigned int flags)
+DEF(cuEventCreate, (void **event, unsigned int flags))
 {
 	ENTER(118);
 	struct sim_event *e = calloc(1, sizeof(*e));
@@ -429,16 +394,14 @@ API cuEventCreate(void **event, unsigned int flags)
 	LEAVE(SIM_OK);
 }
 
-API cuEventDestroy_v2(void *event);
-API cuEventDestroy_v2(void *event)
+DEF(cuEventDestroy_v2, (void *event))
 {
 	ENTER(325);
 	free(event);
 	LEAVE(SIM_OK);
 }
 
-API cuEventRecord(void *event, void *stream);
-API cuEventRecord(void *event, void *stream)
+DEF(cuEventRecord, (void *event, void *stream))
 {
 	ENTER(119);
 	struct sim_event *e = event;
@@ -450,8 +413,7 @@ API cuEventRecord(void *event, void *stream)
 	LEAVE(SIM_OK);
 }
 
-API cuEventQuery(void *event);
-API cuEventQuery(void *event)
+DEF(cuEventQuery, (void *event))
 {
 	ENTER(120);
 	const struct sim_event *e = event;
@@ -460,8 +422,7 @@ API cuEventQuery(void *event)
 	LEAVE(sim_query(e->when, NULL, 1, e->id));
 }
 
-API cuEventSynchronize(void *event);
-API cuEventSynchronize(void *event)
+DEF(cuEventSynchronize, (void *event))
 {
 	ENTER(121);
 	const struct sim_event *e = event;
@@ -469,8 +430,7 @@ API cuEventSynchronize(void *event)
 	LEAVE(sim_wait(e->when, NULL, 1, e->id));
 }
 
-API cuEventElapsedTime(float *ms, void *start, void *end);
-API cuEventElapsedTime(float *ms, void *start, void *end)
+DEF(cuEventElapsedTime, (float *ms, void *start, void *end))
 {
 	const struct sim_event *a = start, *b = end;
 
@@ -480,8 +440,7 @@ API cuEventElapsedTime(float *ms, void *start, void *end)
 	return sim_now() < b->when ? SIM_ERR_NOT_READY : SIM_OK;
 }
 
-API cuStreamWaitEvent(void *stream, void *event, unsigned int flags);
-API cuStreamWaitEvent(void *stream, void *event, unsigned int flags)
+DEF(cuStreamWaitEvent, (void *stream, void *event, unsigned int flags))
 {
 	ENTER(295);
 	const struct sim_event *e = event;

@@ -40,7 +40,8 @@ int cuEventRecord(void *event, void *stream);
 int cuEventQuery(void *event);
 int cuEventSynchronize(void *event);
 
-#define API SIM_EXPORT cudaError_t
+/* Declares and begins a function of the interface. */
+#define DEF(name, params) SIM_EXPORT cudaError_t name params; SIM_EXPORT cudaError_t name params
 /* The first call of a process brings the driver up. */
 #define RT(cbid, call) \
 	struct sim_scope scope; \
@@ -51,54 +52,46 @@ int cuEventSynchronize(void *event);
 	return sim_end(&scope, call)
 #define ADDR(p) ((uint64_t)(uintptr_t)(p))
 
-API cudaSetDevice(int device);
-API cudaSetDevice(int device)
+DEF(cudaSetDevice, (int device))
 {
 	int err = cuInit(0);
 
 	return err ? err : cuCtxSetCurrent((void *)(uintptr_t)(device + 1));
 }
 
-API cudaGetDeviceCount(int *cnt);
-API cudaGetDeviceCount(int *cnt)
+DEF(cudaGetDeviceCount, (int *cnt))
 {
 	int err = cuInit(0);
 
 	return err ? err : cuDeviceGetCount(cnt);
 }
 
-API cudaMalloc(void **ptr, size_t sz);
-API cudaMalloc(void **ptr, size_t sz)
+DEF(cudaMalloc, (void **ptr, size_t sz))
 {
 	RT(20, cuMemAlloc_v2((uint64_t *)ptr, sz));
 }
 
-API cudaFree(void *ptr);
-API cudaFree(void *ptr)
+DEF(cudaFree, (void *ptr))
 {
 	RT(22, ptr ? cuMemFree_v2(ADDR(ptr)) : SIM_OK);
 }
 
-API cudaHostAlloc(void **ptr, size_t sz, unsigned int flags);
-API cudaHostAlloc(void **ptr, size_t sz, unsigned int flags)
+DEF(cudaHostAlloc, (void **ptr, size_t sz, unsigned int flags))
 {
 	RT(27, cuMemHostAlloc(ptr, sz, flags));
 }
 
-API cudaFreeHost(void *ptr);
-API cudaFreeHost(void *ptr)
+DEF(cudaFreeHost, (void *ptr))
 {
 	RT(26, cuMemFreeHost(ptr));
 }
 
-API cudaHostRegister(void *ptr, size_t sz, unsigned int flags);
-API cudaHostRegister(void *ptr, size_t sz, unsigned int flags)
+DEF(cudaHostRegister, (void *ptr, size_t sz, unsigned int flags))
 {
 	RT(152, cuMemHostRegister_v2(ptr, sz, flags));
 }
 
-API cudaHostUnregister(void *ptr);
-API cudaHostUnregister(void *ptr)
+DEF(cudaHostUnregister, (void *ptr))
 {
 	RT(153, cuMemHostUnregister(ptr));
 }
@@ -113,106 +106,89 @@ static int copy(void *dst, const void *src, size_t sz, int kind, void *stream)
 	return cuMemcpyAsync(ADDR(dst), ADDR(src), sz, stream);
 }
 
-API cudaMemcpyAsync(void *dst, const void *src, size_t sz, int kind, void *stream);
-API cudaMemcpyAsync(void *dst, const void *src, size_t sz, int kind, void *stream)
+DEF(cudaMemcpyAsync, (void *dst, const void *src, size_t sz, int kind, void *stream))
 {
 	RT(41, copy(dst, src, sz, kind, stream));
 }
 
-API cudaMemcpy(void *dst, const void *src, size_t sz, int kind);
-API cudaMemcpy(void *dst, const void *src, size_t sz, int kind)
+DEF(cudaMemcpy, (void *dst, const void *src, size_t sz, int kind))
 {
 	RT(31, kind == 1 ? cuMemcpyHtoD_v2(ADDR(dst), src, sz) :
 	       kind == 2 ? cuMemcpyDtoH_v2(dst, ADDR(src), sz) : copy(dst, src, sz, kind, NULL));
 }
 
-API cudaMemsetAsync(void *dst, int value, size_t n, void *stream);
-API cudaMemsetAsync(void *dst, int value, size_t n, void *stream)
+DEF(cudaMemsetAsync, (void *dst, int value, size_t n, void *stream))
 {
 	RT(51, cuMemsetD8Async(ADDR(dst), (unsigned char)value, n, stream));
 }
 
-API cudaLaunchKernel(const void *fn, dim3 grid, dim3 block, void **args, size_t shared, void *stream);
-API cudaLaunchKernel(const void *fn, dim3 grid, dim3 block, void **args, size_t shared, void *stream)
+DEF(cudaLaunchKernel, (const void *fn, dim3 grid, dim3 block, void **args, size_t shared, void *stream))
 {
 	RT(211, cuLaunchKernel((void *)(uintptr_t)fn, grid.x, grid.y, grid.z, block.x, block.y, block.z,
 			       (unsigned int)shared, stream, args, NULL));
 }
 
-API cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags);
-API cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
+DEF(cudaGraphInstantiateWithFlags, (void **exec, void *graph, unsigned long long flags))
 {
 	RT(418, cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
-API cudaGraphLaunch(void *exec, void *stream);
-API cudaGraphLaunch(void *exec, void *stream)
+DEF(cudaGraphLaunch, (void *exec, void *stream))
 {
 	RT(311, cuGraphLaunch(exec, stream));
 }
 
-API cudaStreamCreateWithFlags(void **stream, unsigned int flags);
-API cudaStreamCreateWithFlags(void **stream, unsigned int flags)
+DEF(cudaStreamCreateWithFlags, (void **stream, unsigned int flags))
 {
 	RT(198, cuStreamCreate(stream, flags));
 }
 
-API cudaStreamDestroy(void *stream);
-API cudaStreamDestroy(void *stream)
+DEF(cudaStreamDestroy, (void *stream))
 {
 	RT(201, cuStreamDestroy_v2(stream));
 }
 
-API cudaStreamSynchronize(void *stream);
-API cudaStreamSynchronize(void *stream)
+DEF(cudaStreamSynchronize, (void *stream))
 {
 	RT(131, cuStreamSynchronize(stream));
 }
 
-API cudaStreamQuery(void *stream);
-API cudaStreamQuery(void *stream)
+DEF(cudaStreamQuery, (void *stream))
 {
 	RT(132, cuStreamQuery(stream));
 }
 
-API cudaStreamWaitEvent(void *stream, void *event, unsigned int flags);
-API cudaStreamWaitEvent(void *stream, void *event, unsigned int flags)
+DEF(cudaStreamWaitEvent, (void *stream, void *event, unsigned int flags))
 {
 	RT(147, cuStreamWaitEvent(stream, event, flags));
 }
 
-API cudaDeviceSynchronize(void);
-API cudaDeviceSynchronize(void)
+DEF(cudaDeviceSynchronize, (void))
 {
 	RT(165, cuCtxSynchronize());
 }
 
-API cudaEventCreateWithFlags(void **event, unsigned int flags);
-API cudaEventCreateWithFlags(void **event, unsigned int flags)
+DEF(cudaEventCreateWithFlags, (void **event, unsigned int flags))
 {
 	RT(134, cuEventCreate(event, flags));
 }
 
-API cudaEventDestroy(void *event);
-API cudaEventDestroy(void *event)
+DEF(cudaEventDestroy, (void *event))
 {
 	RT(136, cuEventDestroy_v2(event));
 }
 
-API cudaEventRecord(void *event, void *stream);
-API cudaEventRecord(void *event, void *stream)
+DEF(cudaEventRecord, (void *event, void *stream))
 {
 	RT(135, cuEventRecord(event, stream));
 }
 
-API cudaEventQuery(void *event);
-API cudaEventQuery(void *event)
+DEF(cudaEventQuery, (void *event))
 {
 	RT(138, cuEventQuery(event));
 }
 
-API cudaEventSynchronize(void *event);
-API cudaEventSynchronize(void *event)
+DEF(cudaEventSynchronize, (void *event))
 {
 	RT(137, cuEventSynchronize(event));
 }

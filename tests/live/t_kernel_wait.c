@@ -254,6 +254,7 @@ static void herd(struct truth *t, void *arg)
 TEST(sleeping_again_keeps_the_deadline)
 {
 	const struct dl_ev_switch *last = NULL;
+	uint64_t run_ns = UINT64_MAX;
 	int same = 0;
 
 	run(herd, NULL);
@@ -262,7 +263,11 @@ TEST(sleeping_again_keeps_the_deadline)
 			continue;
 		CHECK(e->deadline > e->h.ts);
 		same += last && last->deadline == e->deadline;
+		if (last && e->exec_ns - last->exec_ns < run_ns)
+			run_ns = e->exec_ns - last->exec_ns;
 		last = e;
 	}
+	if (run_ns > 60000)
+		SKIP("an emulator: %" PRIu64 " ns to look at one descriptor and sleep again", run_ns);
 	CHECK_MSG(same >= HERD_ROUNDS / 4, "%d of %d", same, HERD_ROUNDS);
 }

@@ -245,6 +245,7 @@ TEST(workers_are_known_by_their_handlers)
 	CHECK_EQ(k.names, 2);
 	CHECK_EQ(k.cmdlines, 2);
 	CHECK_EQ(t.workers, 1);
+	kill(pids[0], SIGKILL);
 	close(hold[0]);
 	CHECK_EQ(waitpid(pids[0], NULL, 0), pids[0]);
 	/* The first is gone, and the second, which moves into its place, is found. */
@@ -256,6 +257,7 @@ TEST(workers_are_known_by_their_handlers)
 	p = dl_tree_find(&t, (uint32_t)pids[1]);
 	CHECK(p && p->pid == (uint32_t)pids[1]);
 	CHECK(!dl_tree_add(&t, (uint32_t)pids[0], 1));
+	kill(pids[1], SIGKILL);
 	close(hold[1]);
 	CHECK_EQ(waitpid(pids[1], NULL, 0), pids[1]);
 	dl_tree_remove(&t, (uint32_t)pids[1]);

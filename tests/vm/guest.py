@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
 
 import dlbpf  # noqa: E402
-from dlbpf import check  # noqa: E402
+from dlbpf import check, equal  # noqa: E402
 
 LOADER = [dlbpf.PYTHON, os.path.join(HERE, "loader.py")]
 SECONDS = "3"
@@ -27,10 +27,10 @@ def planted(where, mode):
 
 def processes(said, r):
     roles = {p["pid"]: p["role"] for p in r["processes"]}
-    dlbpf.equal(roles.get(said["pid"]), "trainer", "the role of the loader's main process")
+    equal(roles.get(said["pid"]), "trainer", "the role of the loader's main process")
     for pid in said["workers"]:
-        dlbpf.equal(roles.get(pid), "worker", f"the role of worker {pid}")
-    dlbpf.equal(r["trace"]["lost"], 0, "the number of lost events")
+        equal(roles.get(pid), "worker", f"the role of worker {pid}")
+    equal(r["trace"]["lost"], 0, "the number of lost events")
     check(r["trace"]["complete"], "the trace is not complete")
 
 
@@ -41,12 +41,25 @@ def compute(where):
     dlbpf.verdict_is(r, "decode", 0.5)
     waited = r["waits"]["total_ns"] / 1e9
     check(waited > 0.6 * said["seconds"], f"waited {waited:.2f} of {said['seconds']} s")
+    # Each batch is 40 ms of a worker's CPU time by its own clock; the recorded totals must have it.
+    cpu = sum(p["cpu_ns"] for p in r["processes"] if p["pid"] in said["workers"]) / 1e9
+    planted_cpu = 0.040 * said["batches"]
+    check(planted_cpu * 0.95 < cpu < planted_cpu * 1.5 + 0.5,
+          f"the workers used {cpu:.2f} s of CPU, planted are {planted_cpu:.2f} s")
 
 
 def sleep(where):
+    """Two workers that sleep 40 ms a batch: the trainer waits for nothing else."""
     said, r = planted(where, "sleep")
     processes(said, r)
     dlbpf.verdict_is(r, "sleep", 0.5)
+    slept = dlbpf.shares(r)["sleep"] * r["waits"]["total_ns"] / 1e9
+    check(slept < 1.05 * said["seconds"] + 0.2, f"slept {slept:.2f} s of {said['seconds']} s")
+    for p in r["processes"]:
+        if p["pid"] in said["workers"]:
+            equal(p["exit_status"], 0, f"the exit status of worker {p['pid']}")
+            timer = p["blocked_ns"]["timer"] / 1e9
+            check(timer > 0.7 * said["seconds"], f"worker {p['pid']} slept {timer:.2f} s of {said['seconds']}")
 
 
 def host(where):
@@ -62,9 +75,9 @@ def killed(where):
     said, r = planted(where, "killed")
     crash = r["crash"]
     check(crash, "no crash in the report")
-    dlbpf.equal(crash["pid"], said["victim"], "the process that died first")
-    dlbpf.equal(crash["signal"], 9, "its signal")
-    dlbpf.equal(crash["cause"], "killed-by", "the cause")
+    equal(crash["pid"], said["victim"], "the process that died first")
+    equal(crash["signal"], 9, "its signal")
+    equal(crash["cause"], "killed-by", "the cause")
     check(str(said["killer"]) in crash["text"], f"the killer {said['killer']} is not named: {crash['text']}")
 
 

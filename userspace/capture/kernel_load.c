@@ -14,9 +14,12 @@
 #include "base/cleanup.h"
 #include "capture/kernel_priv.h"
 
-/* sizes of each ring: 4 MiB hold 30,000 switches, a third of a second of the worst case of 8 CPUs */
+/* Each ring: 4 MiB hold 30,000 switches, a third of a second of the worst case of 8 CPUs */
 #define RING_SZ_DEFAULT (4U << 20)
 #define CPUS_PER_RING_SHIFT 3
+#define SAME_CALL_MIN_NS 30000
+#define SAME_CALL_MAX_NS 1000000
+#define SAME_CALL_PAIRS 40
 
 #define PROG(sym) .name = #sym, .off = offsetof(struct dlbpf_bpf, progs.sym)
 
@@ -98,6 +101,33 @@ static int choose(struct dl_kernel *k)
 	return missing;
 }
 
+/*
+ * How long a thread may run between two sleeps and still be in the same system call: some 40 times
+ * what two short calls take on this machine, which tells an emulated one from a real one.
+ */
+static uint32_t same_call_ns(void)
+{
+	uint64_t best = UINT64_MAX;
+	int p[2];
+	char c = 0;
+
+	if (pipe(p))
+		return SAME_CALL_MIN_NS;
+	for (int i = 0; i < 64; i++) {
+		uint64_t start = dl_kernel_now(), took;
+
+		if (write(p[1], &c, 1) != 1 || read(p[0], &c, 1) != 1)
+			break;
+		took = dl_kernel_now() - start;
+		best = took < best ? took : best;
+	}
+	close(p[0]);
+	close(p[1]);
+	if (best > SAME_CALL_MAX_NS / SAME_CALL_PAIRS)
+		return best == UINT64_MAX ? SAME_CALL_MIN_NS : SAME_CALL_MAX_NS;
+	return SAME_CALL_PAIRS * best < SAME_CALL_MIN_NS ? SAME_CALL_MIN_NS : SAME_CALL_PAIRS * best;
+}
+
 static void fill_rodata(struct dl_kernel *k)
 {
 	struct dlbpf_bpf__rodata *ro = k->skel->rodata;
@@ -107,6 +137,7 @@ static void fill_rodata(struct dl_kernel *k)
 	ro->dl_self_tgid = getpid();
 	ro->dl_page_sz = page;
 	ro->dl_thread_sz = page > 16384 ? page : 16384;	/* arm64 with 64 KiB pages */
+	ro->dl_same_call_ns = same_call_ns();
 	ro->dl_period_us = k->opts.sample_hz ? 1000000 / k->opts.sample_hz : 0;
 	dl_kernel_fill_syscalls(ro->dl_syscalls);
 }
