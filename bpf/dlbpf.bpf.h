@@ -70,6 +70,21 @@ extern struct dl_named dl_named[DL_NAMED_CNT];
 extern const volatile __u32 dl_ring_shift;
 extern const volatile __u32 dl_self_tgid;
 extern const volatile __u32 dl_page_sz;
+extern const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT];
+
+/* --- arguments of system calls --------------------------------------------------------------- */
+
+/* The first two arguments, without pointers: they say nothing later and cost a byte or two each in
+ * the file. The address of a futex does: it names the lock. */
+static __always_inline void dl_args(const struct dl_regs *r, __u64 *arg0, __u64 *arg1)
+{
+	__u64 nr = r->nr;
+
+	if (!(r->a[0] >> 32) || (nr < DL_SYSCALL_CNT && dl_syscalls[nr].timeout == DL_SC_TO_FUTEX))
+		*arg0 = r->a[0];
+	if (!(r->a[1] >> 32))
+		*arg1 = r->a[1];
+}
 
 /* --- the filter ------------------------------------------------------------------------------ */
 

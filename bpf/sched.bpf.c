@@ -105,8 +105,7 @@ static __always_inline bool fill_prev(struct dl_ev_switch *ev, struct task_struc
 		ev->flags |= DL_SW_EXCEPTION;
 		return ev->prev_state != 0 && !(ev->flags & DL_SW_EXITING);
 	}
-	ev->arg0 = r.a[0];
-	ev->arg1 = r.a[1];
+	dl_args(&r, &ev->arg0, &ev->arg1);
 	/* A stopped thread does not wait for what its system call waited for. */
 	if (!ev->prev_state || ev->prev_state & (__TASK_STOPPED | __TASK_TRACED) || ev->flags & DL_SW_EXITING)
 		return false;

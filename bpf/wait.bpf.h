@@ -25,7 +25,6 @@
 #define DL_REL_MAX (1ULL << 61)
 
 extern const volatile __u32 dl_same_call_ns;
-extern const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT];
 extern struct dl_wait dl_waits[DL_WAITS_CNT];
 extern __s64 dl_realtime_off_ns;
 extern __s64 dl_boottime_off_ns;

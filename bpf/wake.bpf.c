@@ -32,10 +32,8 @@ static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *
 	}
 	dl_current_regs(&r);
 	ev->syscall = r.nr;
-	if (ev->syscall >= 0) {
-		ev->arg0 = r.a[0];
-		ev->arg1 = r.a[1];
-	}
+	if (ev->syscall >= 0)
+		dl_args(&r, &ev->arg0, &ev->arg1);
 }
 
 static __always_inline void out_wake(struct task_struct *p, __u64 id, bool foreign_wakee, struct dl_target *waker,

@@ -20,6 +20,9 @@
 #define MFD_CLOEXEC 1U
 #define MFD_ALLOW_SEALING 2U
 #endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U	/* Linux 6.3; vm.memfd_noexec can demand it */
+#endif
 #ifndef F_ADD_SEALS
 #define F_ADD_SEALS 1033
 #define F_SEAL_SEAL 1
@@ -58,7 +61,9 @@ int ring_open(void)
 	void *mem;
 	int fd;
 
-	fd = (int)syscall(SYS_memfd_create, DL_GPU_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = (int)syscall(SYS_memfd_create, DL_GPU_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)
+		fd = (int)syscall(SYS_memfd_create, DL_GPU_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)map_sz))

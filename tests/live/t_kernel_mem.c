@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -256,6 +257,105 @@ TEST(memcg_reclaim_is_seen)
 	CHECK(cnt > 0);
 	/* 64 MiB went through 16 MiB */
 	CHECK_MSG(pages >= 32 * MIB / 4096, "%" PRId64 " pages in %" PRId64 " reclaims", pages, cnt);
+}
+
+static bool have_swap(void)
+{
+	FILE *f = fopen("/proc/swaps", "re");
+	char line[256];
+	int lines = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		lines++;
+	if (f)
+		fclose(f);
+	return lines > 1;
+}
+
+/* A swap file of our own, where there is no swap; "" when there is some. False when it cannot be. */
+static bool make_swap(char *path, size_t sz)
+{
+	const char *dir = block_dir();
+	char cmd[400];
+	int fd, err;
+
+	path[0] = 0;
+	if (have_swap())
+		return true;
+	if (!dir)
+		return false;
+	snprintf(path, sz, "%s/dlbpf-test-swap-%d", dir, getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	err = fd < 0 ? errno : posix_fallocate(fd, 0, 96 * MIB);
+	if (fd >= 0)
+		close(fd);
+	snprintf(cmd, sizeof(cmd), "mkswap %s >/dev/null 2>&1", path);
+	if (!err && !system(cmd) && !swapon(path, 0))
+		return true;
+	unlink(path);
+	return false;
+}
+
+static void drop_swap(const char *path)
+{
+	if (!*path)
+		return;
+	swapoff(path);
+	unlink(path);
+}
+
+static void swapped(struct truth *t, void *arg)
+{
+	struct rusage ru[2];
+	char *p;
+
+	if (!cgroup_enter(arg))
+		_exit(1);
+	p = touched(48 * MIB, MAP_PRIVATE);
+	t->v[0] = status_bytes("VmSwap:");
+	nap(120);
+	nap(1);
+	t->v[1] = (intptr_t)p;
+	getrusage(RUSAGE_THREAD, &ru[0]);
+	for (size_t i = 0; i < 16 * MIB; i += 65536)
+		t->v[3] += p[i];
+	getrusage(RUSAGE_THREAD, &ru[1]);
+	t->v[2] = ru[1].ru_majflt - ru[0].ru_majflt;
+}
+
+TEST(swap_is_seen_at_its_owner)
+{
+	int64_t most = 0, in = 0;
+	int status = -1;
+	struct cgroup g;
+	char swap[256];
+
+	need_kernel();
+	if (!cgroup_make(&g, "memory", "dlbpf-test-swap"))
+		SKIP("no memory controller");
+	if (!make_swap(swap, sizeof(swap))) {
+		cgroup_remove(&g);
+		SKIP("no swap space, and none can be made");
+	}
+	if (cgroup_set(&g, "memory.limit_in_bytes", "25165824", "memory.max", "25165824"))
+		status = harness_run(&h, swapped, &g);
+	cgroup_remove(&g);
+	drop_swap(swap);
+	CHECK_EQ(status, 0);
+	CHECK(h.truth->v[0] > 16 * MIB && h.truth->v[2] > 0);
+	EACH(&h, MEM, mem, e)
+		most = (int64_t)e->swap > most ? (int64_t)e->swap : most;
+	CHECK_NEAR(most, h.truth->v[0], 4 * MIB + slack());
+	EACH(&h, MAJOR_FAULT, major_fault, e) {
+		int64_t off = (int64_t)e->addr - h.truth->v[1];
+
+		if (off < 0 || off >= 16 * MIB)
+			continue;
+		CHECK(e->kind == DL_FAULT_SWAP || e->kind == DL_FAULT_UNKNOWN);
+		CHECK_EQ(e->file_ino, 0);
+		in++;
+	}
+	CHECK(in >= h.truth->v[2]);
 }
 
 #define OOM_LIMIT (48 * MIB)

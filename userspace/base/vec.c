@@ -32,3 +32,20 @@ void *dl_vec_at_zeroed(void *v, size_t index, size_t sz)
 {
 	return memset((char *)v + index * sz, 0, sz);
 }
+
+size_t dl_vec_first_at(const void *v, size_t cnt, size_t sz, uint64_t t)
+{
+	size_t lo = 0, hi = cnt;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		uint64_t at;
+
+		memcpy(&at, (const char *)v + mid * sz, sizeof(at));
+		if (at < t)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}

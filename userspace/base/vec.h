@@ -10,12 +10,19 @@
 #define DLBPF_BASE_VEC_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Makes room for cnt more of size sz; returns 0 or -ENOMEM. */
 int dl_vec_grow(void **v, size_t cnt, size_t *cap, size_t more, size_t sz);
 
 /* Zeroes the element at index and returns it. */
 void *dl_vec_at_zeroed(void *v, size_t index, size_t sz);
+
+/* For elements that begin with a uint64_t and are sorted by it: index of the first one whose number
+ * is at least t; cnt when there is none. */
+size_t dl_vec_first_at(const void *v, size_t cnt, size_t sz, uint64_t t);
+
+#define vec_first_at(vec, t) dl_vec_first_at((vec)->v, (vec)->cnt, sizeof(*(vec)->v), (t))
 
 #define DL_VEC(type) struct { type *v; size_t cnt, cap; }
 

@@ -22,32 +22,9 @@
 #include "capture/output.h"
 #include "capture/recorder_int.h"
 
-#define MS 1000000ULL
-
-enum {
-	EARLY_MAX = 1 << 20,
-	GPU_LOOKS_AT_ONCE = 16,
-	DRAIN_MS = 50,
-	DRAIN_BUSY_MS = 20,
-	DRAIN_IDLE_MS = 100,
-	BUSY_EVENTS = 8192,	/* in one drain */
-	IDLE_EVENTS = 64,
-};
-
-#define ENV_NS DL_NS_PER_S
-#define ENV_CRASH_NS (100 * MS)		/* samples asked for by crashes, at most so often */
-#define AFTER_EXIT_NS (150 * MS)	/* what the target's end sets off belongs to it */
 #define SYMBOLS_NS (3 * DL_NS_PER_S)	/* time for names at the end */
 
-struct loop {
-	int epoll_fd, signal_fd, pid_fd;
-	uint64_t start_ts, second_ts, end_ts;	/* end_ts: 0 while the target runs */
-	uint64_t second_events, hint_ts;
-	unsigned int signals;
-	enum dl_record_end end;
-	int err;
-	char gpu[128], hint[512];
-};
+enum { EARLY_MAX = 1 << 20 };
 
 /* --- the sink ---------------------------------------------------------------------------------- */
 
@@ -110,7 +87,7 @@ static int emit_own_loss(struct dl_recorder *r, uint32_t cause, uint32_t kind, u
 	return cnt ? rec_emit(&r->sink, &ev.h) : 0;
 }
 
-static int emit_losses(struct dl_recorder *r)
+int dl_rec_emit_losses(struct dl_recorder *r)
 {
 	uint64_t kernel = r->lost;
 	int err;
@@ -125,217 +102,6 @@ static int emit_losses(struct dl_recorder *r)
 	return err ? err : emit_own_loss(r, DL_LOSS_MAP_FULL, DL_EV_TASK, r->tree.not_followed);
 }
 
-/* --- GPU --------------------------------------------------------------------------------------- */
-
-/* A collector appears when the process first calls CUDA. Forked workers hardly ever do. */
-static uint64_t gpu_period(const struct dl_tree_proc *p)
-{
-	if (p->execed)
-		return (p->gpu_looks < 60 ? 1 : 5) * DL_NS_PER_S;
-	return (p->gpu_looks < 2 ? 2 : 30) * DL_NS_PER_S;
-}
-
-static int probe_gpus(struct dl_recorder *r, uint64_t now)
-{
-	int left = GPU_LOOKS_AT_ONCE;
-
-	r->gpu_wanted = false;
-	for (size_t i = 0; i < r->tree.procs.cnt && left; i++) {
-		struct dl_tree_proc *p = r->tree.procs.v[i];
-		int ret;
-
-		if (p->has_gpu || now < p->next_gpu_ts)
-			continue;
-		ret = dl_gpu_probe(r->g, p->pid);
-		if (ret < 0 && r->write_err)
-			return ret;
-		p->has_gpu = ret > 0;
-		p->gpu_looks++;
-		p->next_gpu_ts = now + gpu_period(p);
-		left--;
-	}
-	return 0;
-}
-
-static void find_hint(struct dl_recorder *r, struct loop *l)
-{
-	l->hint[0] = '\0';
-	if (!r->g)
-		return;
-	for (size_t i = 0; i < r->tree.procs.cnt; i++)
-		if (r->tree.procs.v[i]->has_gpu)
-			return;
-	for (size_t i = 0, left = GPU_LOOKS_AT_ONCE; i < r->tree.procs.cnt && left && !l->hint[0]; i++) {
-		const struct dl_tree_proc *p = r->tree.procs.v[i];
-
-		if (p->execed) {
-			dl_gpu_hint(r->g, p->pid, l->hint, sizeof(l->hint));
-			left--;
-		}
-	}
-}
-
-/* --- the loop ---------------------------------------------------------------------------------- */
-
-static int every_second(struct dl_recorder *r, struct loop *l, uint64_t now)
-{
-	struct dl_trace_writer_stats ws;
-	struct dl_record_status st = {};
-	int err;
-
-	err = emit_losses(r);
-	if (!err && r->g)
-		err = probe_gpus(r, now);
-	if (err)
-		return err;
-	if (now - l->hint_ts >= 5 * DL_NS_PER_S) {
-		find_hint(r, l);
-		l->hint_ts = now;
-	}
-	dl_trace_writer_stats(r->w, &ws);
-	st.elapsed_ns = now - l->start_ts;
-	st.pid = r->root_pid;
-	st.processes = (uint32_t)r->tree.procs.cnt;
-	st.workers = r->tree.workers;
-	st.events = ws.events;
-	st.events_per_s = (ws.events - l->second_events) * DL_NS_PER_S / (now - l->second_ts);
-	st.lost = r->lost;
-	st.file_bytes = ws.file_bytes;
-	st.gpu = r->g ? dl_gpu_describe(r->g, l->gpu, sizeof(l->gpu)) : "off";
-	st.gpu_hint = l->hint;
-	l->second_events = ws.events;
-	l->second_ts = now;
-	if (r->o->on_status)
-		r->o->on_status(&st, r->o->arg);
-	return 0;
-}
-
-/* Everything that is due; *ret_cnt: kernel events drained. */
-static int tick(struct dl_recorder *r, struct loop *l, int *ret_cnt)
-{
-	const int cnt = dl_kernel_drain(r->k);
-	uint64_t now;
-	int err;
-
-	if (cnt < 0)
-		return cnt;
-	*ret_cnt = cnt;
-	now = dl_now_ns();
-	err = r->g ? dl_gpu_drain(r->g, now) : 0;
-	if (err >= 0)
-		err = dl_rec_due_looks(r, now);
-	if (!err && r->g && r->gpu_wanted)
-		err = probe_gpus(r, now);
-	if (!err && r->sym)
-		err = dl_symbols_drain(r->sym, &r->sink);
-	if (!err && (now - r->env_ts >= ENV_NS || (r->env_wanted && now - r->env_ts >= ENV_CRASH_NS)))
-		err = dl_rec_env_sample(r, r->env_wanted);
-	if (!err && now - l->second_ts >= DL_NS_PER_S)
-		err = every_second(r, l, now);
-	if (!err) {
-		err = dl_trace_writer_flush(r->w, now);
-		if (err)
-			r->write_err = err;
-	}
-	return err;
-}
-
-static void note(const struct dl_recorder *r, const char *text)
-{
-	if (r->o->on_note)
-		r->o->on_note(text, r->o->arg);
-}
-
-/*
- * Signals of the terminal reach the command as well, since it is in our process group; what was
- * sent to us alone is handed on. The command then decides, and the recording ends with it; who
- * repeats the signal ends the recording, and with a third one the wait for the command.
- */
-static void on_signal(struct dl_recorder *r, struct loop *l)
-{
-	struct signalfd_siginfo si;
-
-	if (read(l->signal_fd, &si, sizeof(si)) != sizeof(si) || si.ssi_signo == SIGCHLD)
-		return;
-	l->signals++;
-	if (!r->o->argv || r->spawn.pid < 0) {
-		l->end = l->end ? l->end : DL_END_SIGNAL;
-		return;
-	}
-	if (si.ssi_code != SI_KERNEL)
-		kill(r->spawn.pid, (int)si.ssi_signo);
-	if (l->signals == 1)
-		note(r, "waiting for the command to end; once more ends the recording");
-	else
-		l->end = l->end ? l->end : DL_END_SIGNAL;
-}
-
-/* The target's end, seen by its descriptor or, without one, by its EXIT event. */
-static void check_target(struct dl_recorder *r, struct loop *l, bool readable, uint64_t now)
-{
-	if (l->end_ts || (!readable && !r->root_exited))
-		return;
-	if (r->o->argv && r->spawn.pid > 0) {
-		int status;
-
-		if (waitpid(r->spawn.pid, &status, WNOHANG) != r->spawn.pid)
-			return;	/* its threads are still ending */
-		r->status = status;
-		r->has_status = true;
-		r->spawn.pid = -1;
-	}
-	l->end_ts = now + AFTER_EXIT_NS;
-	if (l->pid_fd >= 0)
-		epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->pid_fd, NULL);
-}
-
-static int wait_ms(const struct loop *l, const struct dl_recorder *r, int cnt, uint64_t now)
-{
-	uint64_t ms = cnt > BUSY_EVENTS ? DRAIN_BUSY_MS : cnt < IDLE_EVENTS ? DRAIN_IDLE_MS : DRAIN_MS;
-	uint64_t until = l->end_ts;
-
-	if (r->o->duration_ns && (!until || l->start_ts + r->o->duration_ns < until))
-		until = l->start_ts + r->o->duration_ns;
-	if (until && until < now + ms * MS)
-		ms = until > now ? (until - now + MS - 1) / MS : 0;
-	return (int)ms;
-}
-
-static void loop(struct dl_recorder *r, struct loop *l)
-{
-	int cnt = 0, err;
-
-	while (!l->end) {
-		struct epoll_event ev[4];
-		bool target = false;
-		uint64_t now;
-		int n;
-
-		err = tick(r, l, &cnt);
-		now = dl_now_ns();
-		if (err < 0) {
-			l->err = err;
-			l->end = !r->write_err ? DL_END_CAPTURE :
-				err == -EFBIG && r->o->max_sz ? DL_END_MAX_SIZE : DL_END_WRITE;
-			return;
-		}
-		if (l->end_ts && now >= l->end_ts)
-			l->end = DL_END_TARGET;
-		else if (r->o->duration_ns && now - l->start_ts >= r->o->duration_ns)
-			l->end = DL_END_DURATION;
-		if (l->end)
-			return;
-		n = epoll_wait(l->epoll_fd, ev, ARRAY_SIZE(ev), wait_ms(l, r, cnt, now));
-		for (int i = 0; i < n; i++) {
-			if (ev[i].data.fd == l->signal_fd)
-				on_signal(r, l);
-			else if (ev[i].data.fd == l->pid_fd)
-				target = true;
-		}
-		check_target(r, l, target, dl_now_ns());
-	}
-}
-
 /* --- begin and end ----------------------------------------------------------------------------- */
 
 static void watch(int epoll_fd, int fd)
@@ -346,11 +112,11 @@ static void watch(int epoll_fd, int fd)
 		epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-static int loop_open(struct loop *l, sigset_t *ret_old, struct dl_diag *d)
+static int loop_open(struct dl_rec_loop *l, sigset_t *ret_old, struct dl_diag *d)
 {
 	sigset_t set;
 
-	*l = (struct loop){ .epoll_fd = -1, .signal_fd = -1, .pid_fd = -1 };
+	*l = (struct dl_rec_loop){ .epoll_fd = -1, .signal_fd = -1, .pid_fd = -1 };
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
@@ -358,6 +124,9 @@ static int loop_open(struct loop *l, sigset_t *ret_old, struct dl_diag *d)
 	sigaddset(&set, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &set, ret_old))
 		return dl_fail_errno(d, -errno, "cannot block signals");
+	/* A terminal that is closed, a limit of file sizes: errors of write(2), no reason to die. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (l->signal_fd < 0 || l->epoll_fd < 0)
@@ -366,7 +135,7 @@ static int loop_open(struct loop *l, sigset_t *ret_old, struct dl_diag *d)
 	return 0;
 }
 
-static void loop_close(struct loop *l, const sigset_t *old)
+static void loop_close(struct dl_rec_loop *l, const sigset_t *old)
 {
 	for (int i = 0; i < 3; i++) {
 		const int fd = i == 0 ? l->epoll_fd : i == 1 ? l->signal_fd : l->pid_fd;
@@ -427,7 +196,7 @@ static int first_look(struct dl_recorder *r, bool *ret_exec, struct dl_diag *d)
 		dl_tree_look_later(&r->tree, p->pid, 0, dl_now_ns());
 	}
 	if (!err && r->g)
-		err = probe_gpus(r, dl_now_ns());
+		err = dl_rec_probe_gpus(r, dl_now_ns());
 	if (!err)
 		err = dl_rec_env_sample(r, false);
 	/* The command runs by now, and goes on: the loop will meet the error again, and stop. */
@@ -436,7 +205,7 @@ static int first_look(struct dl_recorder *r, bool *ret_exec, struct dl_diag *d)
 	return err ? dl_fail_errno(d, err, "cannot write the first events to %s", r->o->path) : 0;
 }
 
-static int begin(struct dl_recorder *r, struct loop *l, bool *ret_exec, struct dl_diag *d)
+static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, struct dl_diag *d)
 {
 	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .verbose = r->o->verbose };
 	const struct dl_gpu_opts gopts = { .mode = r->o->gpu_mode };
@@ -488,31 +257,32 @@ static const char *end_text(const struct dl_recorder *r, enum dl_record_end end)
 
 /* Errors on the way are not reported: the end of the recording has its reason already, or the
  * writer's own error is found when it is closed. */
-static void last_events(struct dl_recorder *r, struct loop *l)
+static void last_events(struct dl_recorder *r, struct dl_rec_loop *l)
 {
 	const char *hint = dl_symbols_kernel_hint(r->sym);
 
 	dl_rec_env_sample(r, false);
+	if (r->g)
+		dl_gpu_stop(r->g);	/* waits for the last flush; the kernel side covers it */
 	dl_kernel_drain(r->k);
 	if (r->has_status)
 		dl_rec_mark(r, DL_MARK_TARGET_EXIT, r->status, "");
 	dl_rec_mark(r, DL_MARK_STOP, (int32_t)l->end, end_text(r, l->end));
-	emit_losses(r);
+	dl_rec_emit_losses(r);
 	dl_kernel_close(r->k);
 	r->k = NULL;
-	if (r->g) {
-		dl_gpu_drain(r->g, dl_now_ns());
-		find_hint(r, l);
-		if (l->hint[0])
-			dl_rec_absent(r, DL_SRC_GPU, l->hint);
-	}
+	dl_rec_find_hint(r, l);
+	if (l->hint[0])
+		dl_rec_absent(r, DL_SRC_GPU, l->hint);
 	dl_symbols_finish(r->sym, &r->sink, r->write_err ? 0 : SYMBOLS_NS);
 	if (hint[0])
 		dl_rec_absent(r, DL_SRC_SYMBOLS, hint);
 }
 
-static void wait_for_command(struct dl_recorder *r, struct loop *l)
+static void wait_for_command(struct dl_recorder *r, struct dl_rec_loop *l)
 {
+	if (r->spawn.pid > 0)
+		dl_rec_note(r, "the recording has ended; waiting for the command");
 	while (r->spawn.pid > 0 && l->signals < 3) {
 		struct epoll_event ev;
 		int status;
@@ -525,7 +295,7 @@ static void wait_for_command(struct dl_recorder *r, struct loop *l)
 		}
 		/* SIGCHLD comes through signal_fd. */
 		if (epoll_wait(l->epoll_fd, &ev, 1, 1000) == 1 && ev.data.fd == l->signal_fd)
-			on_signal(r, l);
+			dl_rec_on_signal(r, l);
 	}
 }
 
@@ -537,7 +307,7 @@ static uint64_t file_bytes(const char *path, uint64_t otherwise)
 	return lstat(path, &st) || !S_ISREG(st.st_mode) ? otherwise : (uint64_t)st.st_size;
 }
 
-static void finish(struct dl_recorder *r, struct loop *l, struct dl_record_result *res, struct dl_diag *d)
+static void finish(struct dl_recorder *r, struct dl_rec_loop *l, struct dl_record_result *res, struct dl_diag *d)
 {
 	struct dl_trace_writer_stats ws = {};
 	int err;
@@ -582,7 +352,7 @@ int dl_record(const struct dl_record_opts *o, struct dl_record_result *ret_resul
 {
 	struct dl_recorder *r = calloc(1, sizeof(*r));
 	struct dl_record_result res = {};
-	struct loop l;
+	struct dl_rec_loop l;
 	sigset_t old;
 	int err;
 
@@ -614,7 +384,7 @@ int dl_record(const struct dl_record_opts *o, struct dl_record_result *ret_resul
 	if (!err) {
 		if (o->on_start)
 			o->on_start(r->root_pid, o->arg);
-		loop(r, &l);
+		dl_rec_loop(r, &l);
 		finish(r, &l, &res, d);
 		wait_for_command(r, &l);
 		res.has_status = r->has_status;

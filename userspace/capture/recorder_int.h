@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What the recorder's files share: recorder.c (life), recorder_look.c (events that ask for a look
- * at something), recorder_env.c (samples). */
+/* What the recorder's files share: recorder.c (begin and end), recorder_loop.c (in between),
+ * recorder_look.c (events that ask for a look at something), recorder_env.c (samples). */
 #ifndef DLBPF_CAPTURE_RECORDER_INT_H
 #define DLBPF_CAPTURE_RECORDER_INT_H
 
@@ -62,6 +62,30 @@ struct dl_recorder {
 	uint64_t lost;
 	bool told_cgroup, told_shm;
 };
+
+/* The loop's own: what it waits for, and how it ends. */
+struct dl_rec_loop {
+	int epoll_fd, signal_fd, pid_fd;
+	uint64_t start_ts, second_ts, end_ts;	/* end_ts: 0 while the target runs */
+	uint64_t second_events, hint_ts;
+	unsigned int signals;
+	enum dl_record_end end;
+	int err;
+	char gpu[128], hint[512];
+};
+
+/* --- recorder.c --- */
+
+int dl_rec_emit_losses(struct dl_recorder *r);
+
+/* --- recorder_loop.c --- */
+
+/* Until l->end is set. */
+void dl_rec_loop(struct dl_recorder *r, struct dl_rec_loop *l);
+void dl_rec_note(const struct dl_recorder *r, const char *text);
+void dl_rec_on_signal(struct dl_recorder *r, struct dl_rec_loop *l);
+int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now);
+void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l);
 
 /* --- recorder_look.c --- */
 

@@ -47,6 +47,7 @@ static bool add_children(struct dl_recorder *r, const struct dl_pid_list *list)
 		p = dl_rec_add_proc(r, pair->pid, pair->ppid, false);
 		if (p) {
 			p->execed = true;	/* not known: take it for one */
+			r->tree.procs_seen++;
 			any = true;
 		}
 	}
@@ -60,6 +61,7 @@ int dl_rec_add_tree(struct dl_recorder *r, uint32_t root, struct dl_diag *d)
 	bool any;
 	int err;
 
+	r->tree.procs_seen = 1;
 	if (!dl_rec_add_proc(r, root, 0, true))
 		return dl_fail(d, -ESRCH, "process %u has just ended", root);
 	err = dl_kernel_add_target(r->k, root, true, d);
@@ -133,6 +135,9 @@ int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
 static int fork_seen(struct dl_recorder *r, const struct dl_ev_fork *ev)
 {
 	if (ev->child_pid == ev->child_tid) {
+		if (dl_tree_find(&r->tree, ev->child_pid))
+			return 0;	/* found in /proc, and looked at */
+		r->tree.procs_seen++;
 		if (!dl_rec_add_proc(r, ev->child_pid, ev->h.pid, false))
 			return 0;
 		if (r->sym)

@@ -19,6 +19,7 @@
 #include "capture/kallsyms.h"
 #include "capture/proc.h"
 #include "capture/symfile.h"
+#include "capture/symspace.h"
 
 enum {
 	REQS_MAX = 1 << 16,		/* waiting for the thread */
@@ -44,23 +45,10 @@ struct req {
 	uint64_t addr;
 };
 
-struct seg {
-	uint64_t start, end, off;
-	uint32_t file;		/* index in files; NO_FILE for code made at run time */
-};
-
-#define NO_FILE UINT32_MAX
-
-/* Executable mappings of a process; shared by forked processes until one changes. */
-struct space {
-	unsigned int refs;
-	DL_VEC(struct seg) segs;
-};
-
 struct proc {
 	uint32_t pid;
 	int fd;			/* /proc/PID; -1 none */
-	struct space *space;	/* NULL: not read yet */
+	struct dl_space *space;	/* NULL: not read yet */
 	bool inherited;		/* the space is the parent's; the process's own was not read yet */
 	uint64_t scan_ts, rescan_ns;
 };
@@ -139,14 +127,6 @@ static void emit_mmap(struct dl_symbols *s, uint32_t pid, const struct dl_mappin
 
 /* --- the thread's side: address spaces --------------------------------------------------------- */
 
-static void space_put(struct space *sp)
-{
-	if (!sp || --sp->refs)
-		return;
-	vec_free(&sp->segs);
-	free(sp);
-}
-
 static struct proc *find_proc(struct dl_symbols *s, uint32_t pid)
 {
 	uint64_t p;
@@ -177,77 +157,37 @@ static void free_proc(struct proc *p)
 {
 	if (p->fd >= 0)
 		close(p->fd);
-	space_put(p->space);
+	dl_space_put(p->space);
 	free(p);
-}
-
-static const struct seg *find_seg(const struct space *sp, uint64_t addr)
-{
-	size_t lo = 0, hi = sp ? sp->segs.cnt : 0;
-
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-
-		if (sp->segs.v[mid].end <= addr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return sp && lo < sp->segs.cnt && sp->segs.v[lo].start <= addr ? &sp->segs.v[lo] : NULL;
 }
 
 struct scan {
 	struct dl_symbols *s;
-	struct proc *p;
-	struct space *sp;
+	const struct proc *p;
 	bool any_new;
 };
 
-static int scan_mapping(const struct dl_mapping *m, void *arg)
+static void tell_mapping(const struct dl_mapping *m, const struct dl_symfile *f, void *arg)
 {
 	struct scan *scan = arg;
-	const struct seg *old;
-	struct dl_symfile *f = NULL;
-	struct seg *seg;
-	int64_t file = NO_FILE;
 
-	if (!m->exec || !strcmp(m->path, "[vsyscall]"))
-		return 0;
-	if (m->ino || !strcmp(m->path, "[vdso]")) {
-		file = dl_symfiles_get(&scan->s->files, scan->p->fd, m);
-		if (file < 0)
-			return -ENOMEM;
-		f = scan->s->files.v.v[file];
-	}
-	seg = vec_push(&scan->sp->segs);
-	if (!seg)
-		return -ENOMEM;
-	*seg = (struct seg){ m->start, m->end, m->off, (uint32_t)file };
-	/* Only what is new is told, but all of a process that was only inherited so far. */
-	old = scan->p->inherited ? NULL : find_seg(scan->p->space, m->start);
-	if (!old || old->start != m->start || old->end != m->end || old->off != m->off ||
-	    old->file != (uint32_t)file) {
-		emit_mmap(scan->s, scan->p->pid, m, f);
-		scan->any_new = true;
-	}
-	return 0;
+	emit_mmap(scan->s, scan->p->pid, m, f);
+	scan->any_new = true;
 }
 
 /* Reads the mappings again; keeps the old ones when the process has ended. */
 static void scan_proc(struct dl_symbols *s, struct proc *p)
 {
-	struct scan scan = { .s = s, .p = p, .sp = calloc(1, sizeof(struct space)) };
+	struct scan scan = { .s = s, .p = p };
+	struct dl_space *sp;
 
 	p->scan_ts = dl_now_ns();
-	if (!scan.sp)
+	/* Of a process that was only inherited so far, everything is told. */
+	sp = dl_space_read(&s->files, p->fd, p->inherited ? NULL : p->space, tell_mapping, &scan);
+	if (!sp)
 		return;
-	scan.sp->refs = 1;
-	if (dl_maps_each(p->fd, scan_mapping, &scan) < 0 || !scan.sp->segs.cnt) {
-		space_put(scan.sp);
-		return;
-	}
-	space_put(p->space);
-	p->space = scan.sp;
+	dl_space_put(p->space);
+	p->space = sp;
 	p->inherited = false;
 	if (scan.any_new)
 		p->rescan_ns = RESCAN_NS;
@@ -284,7 +224,7 @@ static void want_kernel(struct dl_symbols *s, uint64_t addr)
 static int want_user(struct dl_symbols *s, uint32_t pid, uint64_t addr)
 {
 	const struct proc *p = find_proc(s, pid);
-	const struct seg *seg = p ? find_seg(p->space, addr) : NULL;
+	const struct dl_seg *seg = p ? dl_space_find(p->space, addr) : NULL;
 	struct dl_symfile *f;
 	struct dl_symwant *w;
 	const char *name;
@@ -292,7 +232,7 @@ static int want_user(struct dl_symbols *s, uint32_t pid, uint64_t addr)
 
 	if (!seg)
 		return -ENOENT;
-	if (seg->file == NO_FILE)
+	if (seg->file == DL_NO_FILE)
 		return 0;
 	f = s->files.v.v[seg->file];
 	off = addr - seg->start + seg->off;
@@ -396,7 +336,7 @@ static void handle(struct dl_symbols *s, struct req *r)
 	case REQ_EXEC:
 		p = find_proc(s, r->pid);
 		if (p) {
-			space_put(p->space);
+			dl_space_put(p->space);
 			p->space = NULL;
 			p->inherited = false;
 		}

@@ -57,7 +57,6 @@ struct dl_tree_proc *dl_tree_add(struct dl_tree *t, uint32_t pid, uint32_t ppid)
 	if (dl_map_set(&t->by_pid, pid, t->procs.cnt))
 		goto err_pop;
 	*slot = p;
-	t->procs_seen++;
 	return p;
 
 err_pop:

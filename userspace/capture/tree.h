@@ -44,7 +44,8 @@ struct dl_tree {
 	DL_VEC(struct dl_tree_proc *) procs;
 	/* Looks of one delay come due in the order in which they were asked for. */
 	struct dl_looks { struct dl_look *v; size_t cnt, cap, first; } looks[2];
-	uint32_t workers, workers_seen, procs_seen;
+	uint32_t workers, workers_seen;
+	uint32_t procs_seen;	/* counted by who adds: also those that were gone before they could be */
 	uint64_t not_followed;	/* processes beyond DL_TREE_MAX, looks beyond the queue's end */
 };
 

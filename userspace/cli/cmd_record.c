@@ -47,7 +47,7 @@ static const struct dl_opt options[] = {
 	  .help = "write the trace here (default " DL_DEFAULT_TRACE "); an older trace is replaced, any "
 		  "other file is not" },
 	{ .name = "duration", .short_name = 'd', .metavar = "TIME", .kind = DL_OPT_DURATION,
-	  OFF(duration_ns), .min = 1, .help = "stop after this time: 30 (seconds), 500ms, 5m; the target goes on" },
+	  OFF(duration_ns), .help = "stop after this time: 30 (seconds), 500ms, 5m; the target goes on" },
 	{ .name = "max-size", .metavar = "SIZE", .kind = DL_OPT_SIZE, OFF(max_sz), .min = 65536,
 	  .help = "stop when the file would grow beyond SIZE: 500M, 2G; the target goes on" },
 	{ .name = "sample-hz", .metavar = "N", .kind = DL_OPT_U64, OFF(sample_hz), .max = 10000,
@@ -94,14 +94,20 @@ static void invoker_fini_p(struct dl_invoker *inv)
 
 /* --- set-up ------------------------------------------------------------------------------------- */
 
-/* The collector, beside the program in the build folder, or in ../lib when it is installed. */
+/* The collector: DLBPF_CUPTI_LIB, beside the program in the build folder, or in ../lib/dlbpf where it
+ * is installed. */
 static bool find_collector(char *buf, size_t sz)
 {
-	static const char *const places[] = { "", "../lib/", "../lib/dlbpf/", "../lib64/" };
+	static const char *const places[] = { "", "../lib/dlbpf/" };
+	const char *named = getenv("DLBPF_CUPTI_LIB");
 	char exe[4096];
 	const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	char *slash;
 
+	if (named && *named && strlen(named) < sz) {
+		memcpy(buf, named, strlen(named) + 1);
+		return true;
+	}
 	if (n <= 0)
 		return false;
 	exe[n] = '\0';
@@ -139,7 +145,7 @@ static int set_collector(struct dl_invoker *inv, struct dl_progress *ui)
 		return 0;
 	}
 	if (!find_collector(path, sizeof(path))) {
-		dl_progress_note(ui, "no GPU data: " COLLECTOR " is neither beside dlbpf nor in ../lib");
+		dl_progress_note(ui, "no GPU data: " COLLECTOR " is neither beside dlbpf nor in ../lib/dlbpf");
 		return 0;
 	}
 	if (asprintf(&var, COLLECTOR_VAR "=%s", path) < 0) {

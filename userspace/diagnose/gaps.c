@@ -34,19 +34,9 @@ static const struct dl_proc *proc_of(const struct device *dev)
 /* The first kernel at or behind t. */
 static const struct dl_kern *kernel_at(const struct dl_proc *p, uint32_t device, uint64_t t)
 {
-	size_t lo = 0, hi = p->kernels.cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->kernels.v[mid].start < t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	for (; lo < p->kernels.cnt; lo++) {
-		if (p->kernels.v[lo].device == device)
-			return &p->kernels.v[lo];
+	for (size_t i = vec_first_at(&p->kernels, t); i < p->kernels.cnt; i++) {
+		if (p->kernels.v[i].device == device)
+			return &p->kernels.v[i];
 	}
 	return NULL;
 }
@@ -61,26 +51,11 @@ static const struct dl_api *api_of(const struct dl_proc *p, uint32_t corr)
 /* Copies are sorted by start; they do not overlap much, so a short look back is enough. */
 #define COPIES_BACK 64
 
-static size_t copies_before(const struct dl_proc *p, uint64_t t)
-{
-	size_t lo = 0, hi = p->copies.cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->copies.v[mid].start < t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
 /* The copy that the device was busy with just before t and that the kernel had to wait for: to the
  * device, on its stream, or on another one and over before the kernel began. */
 static const struct dl_copy *copy_before(const struct dl_proc *p, const struct dl_kern *k, uint64_t t, uint64_t *ret_next)
 {
-	size_t i = copies_before(p, t);
+	size_t i = vec_first_at(&p->copies, t);
 	uint64_t next = 0;
 
 	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {

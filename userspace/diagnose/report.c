@@ -40,6 +40,7 @@ static const char *const role_ids[DL_ROLE_CNT] = {
 	[DL_ROLE_INDEX_FEEDER] = "index-feeder",
 	[DL_ROLE_LOADER_THREAD] = "loader-thread",
 	[DL_ROLE_POOL] = "pool",
+	[DL_ROLE_COLLECTOR] = "dlbpf-collector",
 	[DL_ROLE_TRAINER_THREAD] = "trainer-thread",
 	[DL_ROLE_FEEDER] = "feeder",
 	[DL_ROLE_SHARER] = "sharer",

@@ -215,7 +215,7 @@ static const struct dl_wait *wait_beside(const struct dl_thread *th, uint32_t se
 static uint64_t first_handover_wake(const struct dl_timeline *tl, const struct dl_thread *th,
 				    uint64_t from, uint64_t to)
 {
-	for (size_t lo = dl_woke_from(th, from); lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
+	for (size_t lo = vec_first_at(&th->woke, from); lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
 		enum dl_role role = tl->threads.v[th->woke.v[lo].wakee].role;
 
 		if (role == DL_ROLE_SHARER || role == DL_ROLE_SHM_MANAGER)
@@ -302,6 +302,7 @@ enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 		    !has_loader_threads(tl, th->proc) && makes_batch(tl, th, at))
 			return DL_CAUSE_DECODE;
 		return DL_CAUSE_HOST;
+	case DL_ROLE_COLLECTOR:
 	case DL_ROLE_TRAINER_THREAD:
 	case DL_ROLE_POOL:
 	case DL_ROLE_HELPER:
@@ -361,18 +362,9 @@ static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SM
 static uint32_t count_samples(const struct dl_thread *th, uint64_t start, uint64_t end,
 			      uint32_t cnt[DL_SMP_CNT])
 {
-	size_t lo = 0, hi = th->samples.cnt, first, last;
+	size_t first = vec_first_at(&th->samples, start), last = first;
 	const struct dl_smp *v = th->samples.v;
 
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (v[mid].ts < start)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	first = last = lo;
 	while (last < th->samples.cnt && v[last].ts <= end)
 		last++;
 	while (last - first < SAMPLES_MIN) {

@@ -115,6 +115,8 @@ static const char *thread_noun(enum dl_role role)
 		return "queue feeder";
 	case DL_ROLE_SHARER:
 		return "resource sharer";
+	case DL_ROLE_COLLECTOR:
+		return "dlbpf collector";
 	case DL_ROLE_TRAINER_THREAD:
 	case DL_ROLE_WORKER_THREAD:
 		return "other thread";

@@ -423,6 +423,8 @@ static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
 
 static enum dl_role trainer_thread(const struct dl_thread *th, const struct habits *h, bool workers)
 {
+	if (!strcmp(th->name, "dlbpf-gpu"))
+		return DL_ROLE_COLLECTOR;
 	if (!strncmp(th->name, "pt_data_pin", 11) || (workers && h->fifo_poll && h->sock_read))
 		return DL_ROLE_PIN;
 	if (h->feeds_workers)

@@ -18,6 +18,7 @@ enum dl_role {
 	DL_ROLE_INDEX_FEEDER,	/* queue feeder towards the workers */
 	DL_ROLE_LOADER_THREAD,	/* a thread-based loader's worker */
 	DL_ROLE_POOL,		/* a pool thread: OpenMP, BLAS */
+	DL_ROLE_COLLECTOR,	/* dlbpf's own GPU collector */
 	DL_ROLE_TRAINER_THREAD,	/* any other thread of it */
 	/* threads of a worker */
 	DL_ROLE_FEEDER,		/* queue feeder: pickles batches and writes the result pipe */

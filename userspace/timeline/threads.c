@@ -434,19 +434,9 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 
 uint32_t dl_seg_before(const struct dl_thread *th, uint64_t t)
 {
-	size_t lo = 0, hi = th->segs.cnt;
+	size_t i = vec_first_at(&th->segs, t);
 
-	if (!hi || t <= th->segs.v[0].start)
-		return DL_NONE;
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (th->segs.v[mid].start < t)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return (uint32_t)lo;
+	return i ? (uint32_t)(i - 1) : DL_NONE;
 }
 
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too)
@@ -462,19 +452,4 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 			sum += to - start;
 	}
 	return sum;
-}
-
-size_t dl_woke_from(const struct dl_thread *th, uint64_t t)
-{
-	size_t lo = 0, hi = th->woke.cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (th->woke.v[mid].ts < t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
 }

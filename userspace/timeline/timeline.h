@@ -258,9 +258,6 @@ static inline bool dl_is_gil(const struct dl_proc *p, uint64_t addr)
 	return p->gil_addr && addr - p->gil_addr + 256 < 512;
 }
 
-/* Index of the first wake that the thread made at or after t. */
-size_t dl_woke_from(const struct dl_thread *th, uint64_t t);
-
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);
 

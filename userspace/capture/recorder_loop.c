@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The recorder's loop: what is due, signals, the target's end, and what is told every second. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "capture/recorder_int.h"
+
+#define MS 1000000ULL
+
+enum {
+	GPU_LOOKS_AT_ONCE = 16,
+	DRAIN_MS = 50,
+	DRAIN_BUSY_MS = 20,
+	DRAIN_IDLE_MS = 100,
+	BUSY_EVENTS = 8192,	/* in one drain */
+	IDLE_EVENTS = 64,
+};
+
+/* A lone crash is looked at at once; a stream of forks and exits wakes us at most so often. */
+#define BETWEEN_NS (5 * MS)
+
+#define ENV_NS DL_NS_PER_S
+#define ENV_CRASH_NS (100 * MS)		/* samples asked for by crashes, at most so often */
+#define AFTER_EXIT_NS (150 * MS)	/* what the target's end sets off belongs to it */
+
+/* --- GPU --------------------------------------------------------------------------------------- */
+
+/* A collector appears when the process first calls CUDA. Forked workers hardly ever do. */
+static uint64_t gpu_period(const struct dl_tree_proc *p)
+{
+	if (p->execed)
+		return (p->gpu_looks < 60 ? 1 : 5) * DL_NS_PER_S;
+	return (p->gpu_looks < 2 ? 2 : 30) * DL_NS_PER_S;
+}
+
+int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
+{
+	int left = GPU_LOOKS_AT_ONCE;
+
+	r->gpu_wanted = false;
+	for (size_t i = 0; i < r->tree.procs.cnt && left; i++) {
+		struct dl_tree_proc *p = r->tree.procs.v[i];
+		int ret;
+
+		if (p->has_gpu || now < p->next_gpu_ts)
+			continue;
+		ret = dl_gpu_probe(r->g, p->pid);
+		if (ret < 0 && r->write_err)
+			return ret;
+		p->has_gpu = ret > 0;
+		p->gpu_looks++;
+		p->next_gpu_ts = now + gpu_period(p);
+		left--;
+	}
+	return 0;
+}
+
+void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l)
+{
+	l->hint[0] = '\0';
+	if (!r->g)
+		return;
+	for (size_t i = 0; i < r->tree.procs.cnt; i++)
+		if (r->tree.procs.v[i]->has_gpu)
+			return;
+	for (size_t i = 0, left = GPU_LOOKS_AT_ONCE; i < r->tree.procs.cnt && left && !l->hint[0]; i++) {
+		const struct dl_tree_proc *p = r->tree.procs.v[i];
+
+		if (p->execed) {
+			dl_gpu_hint(r->g, p->pid, l->hint, sizeof(l->hint));
+			left--;
+		}
+	}
+}
+
+/* --- the loop ---------------------------------------------------------------------------------- */
+
+static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t now)
+{
+	struct dl_trace_writer_stats ws;
+	struct dl_record_status st = {};
+	int err;
+
+	err = dl_rec_emit_losses(r);
+	if (!err && r->g)
+		err = dl_rec_probe_gpus(r, now);
+	if (err)
+		return err;
+	if (now - l->hint_ts >= 5 * DL_NS_PER_S) {
+		dl_rec_find_hint(r, l);
+		l->hint_ts = now;
+	}
+	dl_trace_writer_stats(r->w, &ws);
+	st.elapsed_ns = now - l->start_ts;
+	st.pid = r->root_pid;
+	st.processes = (uint32_t)r->tree.procs.cnt;
+	st.workers = r->tree.workers;
+	st.events = ws.events;
+	st.events_per_s = (ws.events - l->second_events) * DL_NS_PER_S / (now - l->second_ts);
+	st.lost = r->lost;
+	st.file_bytes = ws.file_bytes;
+	st.gpu = r->g ? dl_gpu_describe(r->g, l->gpu, sizeof(l->gpu)) : "off";
+	st.gpu_hint = l->hint;
+	l->second_events = ws.events;
+	l->second_ts = now;
+	if (r->o->on_status)
+		r->o->on_status(&st, r->o->arg);
+	return 0;
+}
+
+/* Everything that is due; *ret_cnt: kernel events drained. */
+static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
+{
+	const int cnt = dl_kernel_drain(r->k);
+	uint64_t now;
+	int err;
+
+	if (cnt < 0)
+		return cnt;
+	*ret_cnt = cnt;
+	now = dl_now_ns();
+	err = r->g ? dl_gpu_drain(r->g, now) : 0;
+	if (err >= 0)
+		err = dl_rec_due_looks(r, now);
+	if (!err && r->g && r->gpu_wanted)
+		err = dl_rec_probe_gpus(r, now);
+	if (!err && r->sym)
+		err = dl_symbols_drain(r->sym, &r->sink);
+	if (!err && (now - r->env_ts >= ENV_NS || (r->env_wanted && now - r->env_ts >= ENV_CRASH_NS)))
+		err = dl_rec_env_sample(r, r->env_wanted);
+	if (!err && now - l->second_ts >= DL_NS_PER_S)
+		err = every_second(r, l, now);
+	if (!err) {
+		err = dl_trace_writer_flush(r->w, now);
+		if (err)
+			r->write_err = err;
+	}
+	return err;
+}
+
+void dl_rec_note(const struct dl_recorder *r, const char *text)
+{
+	if (r->o->on_note)
+		r->o->on_note(text, r->o->arg);
+}
+
+/*
+ * Signals of the terminal reach the command as well, since it is in our process group; what was
+ * sent to us alone is handed on. The command then decides, and the recording ends with it; who
+ * repeats the signal ends the recording, and with a third one the wait for the command.
+ */
+void dl_rec_on_signal(struct dl_recorder *r, struct dl_rec_loop *l)
+{
+	struct signalfd_siginfo si;
+
+	if (read(l->signal_fd, &si, sizeof(si)) != sizeof(si) || si.ssi_signo == SIGCHLD)
+		return;
+	l->signals++;
+	if (!r->o->argv || r->spawn.pid < 0) {
+		l->end = l->end ? l->end : DL_END_SIGNAL;
+		return;
+	}
+	if (si.ssi_code != SI_KERNEL)
+		kill(r->spawn.pid, (int)si.ssi_signo);
+	if (l->signals == 1)
+		dl_rec_note(r, "waiting for the command to end; once more ends the recording");
+	else
+		l->end = l->end ? l->end : DL_END_SIGNAL;
+}
+
+/* The target's end, seen by its descriptor or, without one, by its EXIT event. */
+static void check_target(struct dl_recorder *r, struct dl_rec_loop *l, bool readable, uint64_t now)
+{
+	if (l->end_ts || (!readable && !r->root_exited))
+		return;
+	if (r->o->argv && r->spawn.pid > 0) {
+		int status;
+
+		if (waitpid(r->spawn.pid, &status, WNOHANG) != r->spawn.pid)
+			return;	/* its threads are still ending */
+		r->status = status;
+		r->has_status = true;
+		r->spawn.pid = -1;
+	}
+	l->end_ts = now + AFTER_EXIT_NS;
+	if (l->pid_fd >= 0)
+		epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->pid_fd, NULL);
+}
+
+static int wait_ms(const struct dl_rec_loop *l, const struct dl_recorder *r, int cnt, uint64_t now)
+{
+	uint64_t ms = cnt > BUSY_EVENTS ? DRAIN_BUSY_MS : cnt < IDLE_EVENTS ? DRAIN_IDLE_MS : DRAIN_MS;
+	uint64_t until = l->end_ts;
+
+	if (r->o->duration_ns && (!until || l->start_ts + r->o->duration_ns < until))
+		until = l->start_ts + r->o->duration_ns;
+	if (until && until < now + ms * MS)
+		ms = until > now ? (until - now + MS - 1) / MS : 0;
+	return (int)ms;
+}
+
+void dl_rec_loop(struct dl_recorder *r, struct dl_rec_loop *l)
+{
+	uint64_t last = 0;
+	int cnt = 0, err;
+
+	while (!l->end) {
+		struct epoll_event ev[4];
+		bool target = false;
+		uint64_t now;
+		int n;
+
+		err = tick(r, l, &cnt);
+		now = dl_now_ns();
+		if (err < 0) {
+			l->err = err;
+			l->end = !r->write_err ? DL_END_CAPTURE :
+				err == -EFBIG && r->o->max_sz ? DL_END_MAX_SIZE : DL_END_WRITE;
+			return;
+		}
+		if (l->end_ts && now >= l->end_ts)
+			l->end = DL_END_TARGET;
+		else if (r->o->duration_ns && now - l->start_ts >= r->o->duration_ns)
+			l->end = DL_END_DURATION;
+		if (l->end)
+			return;
+		if (now - last < BETWEEN_NS)
+			usleep((useconds_t)((BETWEEN_NS - (now - last)) / 1000));
+		last = dl_now_ns();
+		n = epoll_wait(l->epoll_fd, ev, ARRAY_SIZE(ev), wait_ms(l, r, cnt, now));
+		for (int i = 0; i < n; i++) {
+			if (ev[i].data.fd == l->signal_fd)
+				dl_rec_on_signal(r, l);
+			else if (ev[i].data.fd == l->pid_fd)
+				target = true;
+		}
+		check_target(r, l, target, dl_now_ns());
+	}
+}
