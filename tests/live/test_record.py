@@ -303,6 +303,25 @@ def terminated(where):
     check(readable(trace)["complete"], "the trace has no end")
 
 
+def nohup(where):
+    """An ignored SIGHUP stays ignored; SIGTERM ends the recording."""
+    trace = os.path.join(where, "t.dlbpf")
+    with program(["sleep", "60"]) as target:
+        p = subprocess.Popen(["sh", "-c", 'trap "" HUP; exec "$@"', "-", dlbpf.DLBPF, "record", "-q", "-o", trace, "-p",
+                              str(target.pid)], stdin=subprocess.DEVNULL)
+        try:
+            dlbpf.wait_until(lambda: os.path.exists(trace) and os.path.getsize(trace), 20, "trace")
+            time.sleep(0.5)
+            p.send_signal(signal.SIGHUP)
+            time.sleep(0.5)
+            check(p.poll() is None, "SIGHUP ended it")
+            p.send_signal(signal.SIGTERM)
+            equal(p.wait(20), 0, "the exit code")
+        finally:
+            dlbpf.stop(p)
+    check(readable(trace)["complete"], "the trace has no end")
+
+
 def signals_of_command(where):
     """The command starts with the signal mask and dispositions of its caller."""
     trace = os.path.join(where, "t.dlbpf")
@@ -397,6 +416,15 @@ def bad_targets(_where):
         refused(tid, f"a thread of process {p.pid}")
 
 
+def inside_a_container(_where):
+    """With process ids of its own, dlbpf would mix up the kernel's and those of /proc."""
+    command = ["unshare", "--pid", "--fork", "--mount-proc", dlbpf.DLBPF, "record", "--", "true"]
+    p = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    need("unshare" not in p.stderr, f"no namespaces here: {p.stderr.strip()}")
+    equal(p.returncode, 125, f"the exit code ({p.stderr})")
+    check("run it on the host" in p.stderr, f"the message: {p.stderr}")
+
+
 def no_root(where):
     os.chmod(where, 0o755)
     p = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", dlbpf.DLBPF, "record", "-p", "1"],
@@ -414,8 +442,8 @@ def usage(_where):
 
 
 CASES = [command_and_workers, running_process, exit_codes, cannot_run, target_ends, left_over, duration, ctrl_c,
-         ctrl_c_pid, terminated, signals_of_command, max_size, full_disk, unwritable, foreign_files, bad_targets,
-         no_root, usage]
+         ctrl_c_pid, terminated, nohup, signals_of_command, max_size, full_disk, unwritable, foreign_files, bad_targets,
+         inside_a_container, no_root, usage]
 
 
 def main():

@@ -157,6 +157,18 @@ def said_of_injection(home):
     check("/opt/other.so" in p.stderr and "CUDA_INJECTION64_PATH" in p.stderr, f"nothing is said of it: {p.stderr}")
 
 
+def without_sudo(home):
+    """sudo in the background has ended: still the user, and it is said that the environment is not theirs."""
+    as_user(home, f"""export A=old
+sudo -b sh -c 'sleep 0.5; "$@" 2> err.txt; touch over' - $DLBPF record --no-report -o t.dlbpf -- {dlbpf.PYTHON} $PROBE out.json
+for i in $(seq 100); do [ -e over ] && break; sleep 0.1; done""")
+    equal(load(f"{home}/out.json")["uid"][0], os.stat(home).st_uid, "the user")
+    with open(f"{home}/err.txt") as f:
+        err = f.read()
+    if load(f"{home}/out.json")["env"].get("A") != "old":
+        check("the sudo process has ended" in err, f"the message: {err}")
+
+
 def exit_codes(home):
     for command, want in (("sh -c 'exit 7'", 7), ("sh -c 'kill -9 $$'", 137), ("no-such-program", 127), ("./probe.py", 126)):
         as_user(home, f"sudo $DLBPF record -q -o t.dlbpf -- {command}", want)
@@ -229,7 +241,7 @@ def terminal(home):
     equal(os.stat(f"{home}/tty.dlbpf").st_uid, st.st_uid, "the owner of the trace")
 
 
-CASES = [from_venv, variables_on_the_way, said_of_injection, exit_codes, links, swapped_link, terminal]
+CASES = [from_venv, variables_on_the_way, said_of_injection, without_sudo, exit_codes, links, swapped_link, terminal]
 
 
 def main():

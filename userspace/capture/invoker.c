@@ -348,6 +348,7 @@ int dl_invoker_find(struct dl_invoker *ret, bool as_root, struct dl_diag *d)
 		if (!err)
 			err = find_env(&line, &inv.env);
 	} else if (!err) {
+		inv.env_lost = inv.other_user && !as_root;
 		err = inv.other_user ? known_groups(&inv) : 0;
 		if (!err)
 			err = own_env(&inv.env);

@@ -22,6 +22,7 @@ struct dl_env_list {
 
 struct dl_invoker {
 	bool other_user;	/* uid .. groups are not our own */
+	bool env_lost;		/* sudo has ended: the environment is the one that it made */
 	bool as_root;		/* but only the trace is theirs: a command stays root */
 	uid_t uid;
 	gid_t gid;

@@ -112,15 +112,24 @@ static void watch(int epoll_fd, int fd)
 		epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
+/* nohup(1), and shells for programs in the background, want these to mean nothing. */
+static void add_unless_ignored(sigset_t *set, int sig)
+{
+	struct sigaction sa;
+
+	if (sigaction(sig, NULL, &sa) || sa.sa_handler != SIG_IGN)
+		sigaddset(set, sig);
+}
+
 static int loop_open(struct dl_rec_loop *l, sigset_t *ret_old, struct dl_diag *d)
 {
 	sigset_t set;
 
 	*l = (struct dl_rec_loop){ .epoll_fd = -1, .signal_fd = -1, .pid_fd = -1 };
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
+	add_unless_ignored(&set, SIGINT);
+	add_unless_ignored(&set, SIGHUP);
 	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
 	if (sigprocmask(SIG_BLOCK, &set, ret_old))
 		return dl_fail_errno(d, -errno, "cannot block signals");

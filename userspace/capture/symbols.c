@@ -27,6 +27,7 @@ enum {
 	WAITING_MAX = 1 << 14,		/* addresses in processes whose mappings are not known yet */
 	TRIES_MAX = 3,
 	SPACES_MAX = 8192,
+	JOIN_S = 2,
 };
 
 #define RESOLVE_FIRST_NS (DL_NS_PER_S / 2)
@@ -439,6 +440,7 @@ int dl_symbols_open(struct dl_symbols **ret, struct dl_diag *d)
 
 void dl_symbols_close(struct dl_symbols *s)
 {
+	struct timespec until;
 	uint64_t pid, p;
 	size_t pos = 0;
 
@@ -448,7 +450,11 @@ void dl_symbols_close(struct dl_symbols *s)
 	s->stop = true;
 	pthread_cond_broadcast(&s->work);
 	pthread_mutex_unlock(&s->lock);
-	pthread_join(s->thread, NULL);
+	/* It may hang in a read of a file system that does not answer: then it keeps what it has. */
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += JOIN_S;
+	if (pthread_timedjoin_np(s->thread, NULL, &until))
+		return;
 	vec_for_each(&s->reqs, r) {
 		if (r->op == REQ_SCAN)
 			close(r->fd);

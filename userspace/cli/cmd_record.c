@@ -71,7 +71,7 @@ const struct dl_cmd dl_cmd_record = {
 	.args = "(-p PID | [--] CMD [ARG]...)",
 	.summary = "Record a training process and its DataLoader workers",
 	.about = "Records what the kernel and the GPU did for a process and all processes that it starts, until "
-		 "Ctrl-C, until the target ends, or for --duration. Nothing in the target is changed. Needs root.\n"
+		 "Ctrl-C, until the target ends, or for --duration. The target need not be changed or restarted. Needs root.\n"
 		 "CMD is run as the user who called sudo, in the environment, with the groups, limits and umask "
 		 "that it would have without sudo. Ctrl-C reaches CMD, and the recording ends with it. "
 		 COLLECTOR_VAR " is set to dlbpf's collector for CMD unless it is set already. The exit code "
@@ -278,6 +278,9 @@ int cmd_record(int argc, char **argv)
 	if (err)
 		return cmd ? EXIT_NOT_RECORDED : err;
 	dl_progress_init(&ui, o.quiet);
+	if (cmd && inv.env_lost)
+		dl_progress_note(&ui, "the sudo process has ended: %s gets the environment that sudo made, not "
+				 "the one before it", cmd[0]);
 	if (cmd && o.gpu && set_collector(&inv, &ui))
 		return dl_error("out of memory");
 
