@@ -93,15 +93,42 @@ class Recording:
         raise AssertionError(f"the training script did not finish: {self.stdout[-400:]} {self.stderr[-800:]}")
 
 
+class Machine:
+    """How much CPU time all of the machine used while a recording ran."""
+
+    last = None  # of the last recording
+
+    def __init__(self):
+        self.t0, self.busy0 = time.monotonic(), self.busy()
+        self.seconds = self.used = 0
+
+    @staticmethod
+    def busy():
+        with open("/proc/stat") as f:
+            user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
+        return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self):
+        self.seconds, self.used = time.monotonic() - self.t0, self.busy() - self.busy0
+        Machine.last = self
+
+    def strangers(self, r):
+        """The share of the CPUs that went to others than the recorded processes and dlbpf."""
+        own = sum(p["cpu_ns"] for p in r["processes"]) / 1e9
+        return max(0.0, self.used - own - 0.5) / (self.seconds * os.cpu_count())
+
+
 def scratch():
     return tempfile.TemporaryDirectory(prefix="dlbpf-test-")
 
 
 def record(command, trace, options=(), env=None, timeout=120, rc=0, **popen):
     """dlbpf record -o TRACE OPTIONS -- COMMAND; fails on another exit code than rc (None: any)."""
+    machine = Machine()
     p = subprocess.run([DLBPF, "record", "-o", trace, *options, "--", *command], stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                        timeout=timeout, env=env, **popen)
+    machine.stop()
     if rc is not None:
         check(p.returncode == rc, f"dlbpf record ended with {p.returncode}, not {rc}: "
               f"{p.stderr.strip()[-600:]} {p.stdout.strip()[-300:]}")
@@ -109,9 +136,11 @@ def record(command, trace, options=(), env=None, timeout=120, rc=0, **popen):
 
 
 def record_pid(pid, trace, seconds, options=(), timeout=60):
+    machine = Machine()
     p = subprocess.run([DLBPF, "record", "-o", trace, "--duration", str(seconds), *options, "-p", str(pid)],
                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                        errors="replace", timeout=timeout)
+    machine.stop()
     check(p.returncode == 0, f"dlbpf record -p ended with {p.returncode}: {p.stderr.strip()[-600:]}")
     return Recording(trace, p.returncode, p.stdout, p.stderr)
 
@@ -186,16 +215,14 @@ def describe(r):
 def verdict_is(r, cause, at_least=0.0, unexplained=0.03):
     """The planted cause leads. A machine that is busy with other things plants a second one: then,
     and only then, the verdict may be cpu-contention, and the planted cause has to lead the rest."""
-    rows = charges(r)
-    strangers = sum(c["ns"] - c["own_tree_ns"] for c in rows if c["cause"] == "cpu-contention")
-    strangers /= max(1, sum(c["ns"] for c in rows))
+    strangers = Machine.last.strangers(r) if Machine.last else 0
     found = shares(r)
     if r["verdict"]["cause"] == "cpu-contention" and cause != "cpu-contention" and strangers > 0.1:
-        print(f"  other programs held the CPUs for {strangers:.0%}; judged without: {describe(r)}", flush=True)
+        print(f"  other programs used {strangers:.0%} of the CPUs; judged without contention: {describe(r)}", flush=True)
         found = shares(r, leave_out=["cpu-contention"])
         equal(max(found, key=found.get), cause, f"what leads besides cpu-contention ({describe(r)})")
     else:
-        equal(r["verdict"]["cause"], cause, f"the verdict ({describe(r)})")
+        equal(r["verdict"]["cause"], cause, f"the verdict ({describe(r)}; other programs used {strangers:.0%} of the CPUs)")
     check(found.get(cause, 0) >= at_least or strangers > 0.1, f"{cause} has less than {at_least:.0%}: {describe(r)}")
     check(shares(r).get("unexplained", 0) < unexplained, f"unexplained: {describe(r)}")
 
