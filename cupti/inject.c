@@ -174,7 +174,7 @@ static void *agent_main(void *arg)
 	struct dl_gpu_ring *hdr = arg;
 	uint64_t last = 0;
 
-	prctl(PR_SET_NAME, "dlbpf-gpu");
+	prctl(PR_SET_NAME, DL_GPU_THREAD);
 	while (!agent.exiting) {
 		uint32_t want = __atomic_load_n(&hdr->want, __ATOMIC_ACQUIRE);
 		uint64_t now = now_ns();

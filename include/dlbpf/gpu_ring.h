@@ -26,6 +26,7 @@
 #include <dlbpf/event.h>
 
 #define DL_GPU_MEMFD "dlbpf-gpu"
+#define DL_GPU_THREAD "dlbpf-gpu"	/* name of the collector's thread: to see it appear */
 #define DL_GPU_RING_MAGIC 0x676e697270676c64ULL	/* "dlgpring" */
 #define DL_GPU_RING_ABI 1
 #define DL_GPU_RING_HDR_SZ 4096

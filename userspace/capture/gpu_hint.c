@@ -28,7 +28,7 @@ static bool usable(char *buf, size_t sz, const char *path)
 	return true;
 }
 
-bool gpu_hint_library(char *buf, size_t sz)
+bool dl_gpu_library(char *buf, size_t sz)
 {
 	const char *named = getenv("DLBPF_CUPTI_LIB");
 	char exe[PATH_MAX], path[PATH_MAX + 64], *slash;
@@ -150,7 +150,7 @@ static void add_hint(struct dl_str *s, uint32_t pid)
 {
 	char lib[PATH_MAX], set[PATH_MAX];
 
-	if (!gpu_hint_library(lib, sizeof(lib))) {
+	if (!dl_gpu_library(lib, sizeof(lib))) {
 		dl_str_add(s, COLLECTOR " is missing: build or install dlbpf completely");
 		return;
 	}

@@ -98,7 +98,4 @@ bool dl_gpu_knows(const struct dl_gpu *g, uint32_t pid);	/* its collector is map
 
 /* --- gpu_hint.c -------------------------------------------------------------------------------- */
 
-/* Where libdlbpf_cupti.so is installed; false without it. */
-bool gpu_hint_library(char *buf, size_t sz);
-
 #endif

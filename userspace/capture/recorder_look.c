@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <dlbpf/gpu_ring.h>
+
 #include "capture/maps.h"
 #include "capture/recorder_int.h"
 
@@ -243,6 +245,20 @@ static void stack_seen(struct dl_recorder *r, const struct dl_ev_stack *ev)
 		want(r, ev->h.pid, addrs[kernel + i]);
 }
 
+/* The collector's thread appears: there is a ring to be found, before the first kernels run. */
+static void name_seen(struct dl_recorder *r, const struct dl_ev_name *ev)
+{
+	struct dl_tree_proc *p;
+
+	if ((ev->h.flags & DL_HDR_FOREIGN) || strncmp(ev->comm.s, DL_GPU_THREAD, sizeof(ev->comm.s)))
+		return;
+	p = dl_tree_find(&r->tree, ev->h.pid);
+	if (!p || p->has_gpu)
+		return;
+	p->next_gpu_ts = 0;
+	r->gpu_wanted = true;
+}
+
 int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
 {
 	if (ev->kind == DL_EV_SWITCH || ev->kind == DL_EV_WAKE)
@@ -254,6 +270,9 @@ int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
 		return exec_seen(r, (const void *)ev);
 	case DL_EV_EXIT:
 		return exit_seen(r, (const void *)ev);
+	case DL_EV_NAME:
+		name_seen(r, (const void *)ev);
+		return 0;
 	case DL_EV_SIGNAL:
 		r->env_wanted |= is_crash(((const struct dl_ev_signal *)ev)->sig);
 		return 0;

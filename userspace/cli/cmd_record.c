@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "capture/gpu.h"
 #include "capture/invoker.h"
 #include "capture/proc.h"
 #include "capture/recorder.h"
@@ -94,44 +95,6 @@ static void invoker_fini_p(struct dl_invoker *inv)
 
 /* --- set-up ------------------------------------------------------------------------------------- */
 
-/* The collector: DLBPF_CUPTI_LIB, beside the program in the build folder, or in ../lib/dlbpf where it
- * is installed. */
-static bool find_collector(char *buf, size_t sz)
-{
-	static const char *const places[] = { "", "../lib/dlbpf/" };
-	const char *named = getenv("DLBPF_CUPTI_LIB");
-	char exe[4096];
-	const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-	char *slash;
-
-	if (named && *named && strlen(named) < sz) {
-		memcpy(buf, named, strlen(named) + 1);
-		return true;
-	}
-	if (n <= 0)
-		return false;
-	exe[n] = '\0';
-	slash = strrchr(exe, '/');
-	if (!slash)
-		return false;
-	slash[1] = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		_cleanup_free_ char *real = NULL;
-		_cleanup_free_ char *path = NULL;
-
-		if (asprintf(&path, "%s%s" COLLECTOR, exe, places[i]) < 0) {
-			path = NULL;
-			return false;
-		}
-		real = realpath(path, NULL);
-		if (real && strlen(real) < sz) {
-			memcpy(buf, real, strlen(real) + 1);
-			return true;
-		}
-	}
-	return false;
-}
-
 static int set_collector(struct dl_invoker *inv, struct dl_progress *ui)
 {
 	const char *have = dl_env_get(&inv->env, COLLECTOR_VAR);
@@ -144,7 +107,7 @@ static int set_collector(struct dl_invoker *inv, struct dl_progress *ui)
 					 "collector is not loaded", have);
 		return 0;
 	}
-	if (!find_collector(path, sizeof(path))) {
+	if (!dl_gpu_library(path, sizeof(path))) {
 		dl_progress_note(ui, "no GPU data: " COLLECTOR " is neither beside dlbpf nor in ../lib/dlbpf");
 		return 0;
 	}

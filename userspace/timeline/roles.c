@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlbpf/gpu_ring.h>
+
 #include "timeline/timeline.h"
 
 #define FUTEX_PRIVATE 128
@@ -423,7 +425,7 @@ static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
 
 static enum dl_role trainer_thread(const struct dl_thread *th, const struct habits *h, bool workers)
 {
-	if (!strcmp(th->name, "dlbpf-gpu"))
+	if (!strcmp(th->name, DL_GPU_THREAD))
 		return DL_ROLE_COLLECTOR;
 	if (!strncmp(th->name, "pt_data_pin", 11) || (workers && h->fifo_poll && h->sock_read))
 		return DL_ROLE_PIN;
