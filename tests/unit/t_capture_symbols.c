@@ -253,8 +253,8 @@ TEST(names_of_a_process)
 
 	CHECK_OK(dl_symbols_open(&s, &d));
 	CHECK_OK(dl_symbols_scan(s, f.pid, proc));
-	CHECK_OK(dl_symbols_want(s, f.pid, f.addr));
-	CHECK_OK(dl_symbols_want(s, f.pid, 12345));	/* nowhere: no name, and no harm */
+	CHECK_OK(dl_symbols_want(s, f.pid, f.addr, true));
+	CHECK_OK(dl_symbols_want(s, f.pid, 12345, true));	/* nowhere: no name, and no harm */
 	CHECK_OK(dl_symbols_finish(s, &f.sink, 10 * DL_NS_PER_S));
 	CHECK_STR(f.name, "dl_test_landmark");
 	CHECK_EQ(f.into, 7);
@@ -266,7 +266,7 @@ TEST(names_of_a_process)
 	/* Once more: mappings are not told again, names are. */
 	f.name[0] = '\0';
 	CHECK_OK(dl_symbols_scan(s, f.pid, proc));
-	CHECK_OK(dl_symbols_want(s, f.pid, f.addr));
+	CHECK_OK(dl_symbols_want(s, f.pid, f.addr, true));
 	CHECK_OK(dl_symbols_finish(s, &f.sink, 10 * DL_NS_PER_S));
 	CHECK_EQ(f.own_mmap, 1);
 	CHECK_STR(f.name, "dl_test_landmark");
@@ -310,13 +310,13 @@ TEST(names_when_the_process_is_gone)
 	kill(pid, SIGKILL);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	f.pid = 4194303;
-	CHECK_OK(dl_symbols_want(s, f.pid, f.addr));
+	CHECK_OK(dl_symbols_want(s, f.pid, f.addr, true));
 	CHECK_OK(dl_symbols_finish(s, &f.sink, 10 * DL_NS_PER_S));
 	CHECK_STR(f.name, "dl_test_landmark");
 	/* After an exec the old code means nothing. */
 	f.name[0] = '\0';
 	CHECK_OK(dl_symbols_exec(s, f.pid));
-	CHECK_OK(dl_symbols_want(s, f.pid, f.addr));
+	CHECK_OK(dl_symbols_want(s, f.pid, f.addr, true));
 	CHECK_OK(dl_symbols_exit(s, (uint32_t)pid));
 	CHECK_OK(dl_symbols_finish(s, &f.sink, 10 * DL_NS_PER_S));
 	CHECK_STR(f.name, "");

@@ -225,10 +225,10 @@ static bool is_new(struct dl_map *asked, uint64_t hash)
 	return !dl_map_set(asked, hash, 1);
 }
 
-static void want(struct dl_recorder *r, uint32_t pid, uint64_t addr)
+static void want(struct dl_recorder *r, uint32_t pid, uint64_t addr, bool executed)
 {
 	if (addr && is_new(&r->asked, dl_hash64(addr ^ dl_hash64(pid))))
-		dl_symbols_want(r->sym, pid, addr);
+		dl_symbols_want(r->sym, pid, addr, executed);
 }
 
 /* A stack with user frames comes once for each process that has it. */
@@ -240,9 +240,9 @@ static void stack_seen(struct dl_recorder *r, const struct dl_ev_stack *ev)
 	const size_t user = ev->user_cnt < have - kernel ? ev->user_cnt : have - kernel;
 
 	for (size_t i = 0; i < kernel; i++)
-		want(r, 0, addrs[i]);
+		want(r, 0, addrs[i], true);
 	for (size_t i = 0; i < user && ev->h.pid; i++)
-		want(r, ev->h.pid, addrs[kernel + i]);
+		want(r, ev->h.pid, addrs[kernel + i], i == 0);
 }
 
 /* The collector's thread appears: there is a ring to be found, before the first kernels run. */
@@ -287,7 +287,7 @@ int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
 		return 0;
 	case DL_EV_SAMPLE:
 		if (r->sym)
-			want(r, ev->pid, ((const struct dl_ev_sample *)ev)->ip);
+			want(r, ev->pid, ((const struct dl_ev_sample *)ev)->ip, true);
 		return 0;
 	default:
 		return 0;

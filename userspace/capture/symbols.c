@@ -44,6 +44,7 @@ struct req {
 	uint32_t pid, child;
 	int fd;
 	uint64_t addr;
+	bool executed;
 };
 
 struct proc {
@@ -352,7 +353,7 @@ static void handle(struct dl_symbols *s, struct req *r)
 	case REQ_ADDR:
 		if (!r->pid)
 			want_kernel(s, r->addr);
-		else if (want_user(s, r->pid, r->addr))
+		else if (want_user(s, r->pid, r->addr) && r->executed)
 			want_later(s, r->pid, r->addr);
 		return;
 	}
@@ -522,9 +523,9 @@ int dl_symbols_exit(struct dl_symbols *s, uint32_t pid)
 	return ask(s, (struct req){ .op = REQ_EXIT, .pid = pid });
 }
 
-int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr)
+int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr, bool executed)
 {
-	return ask(s, (struct req){ .op = REQ_ADDR, .pid = pid, .addr = addr });
+	return ask(s, (struct req){ .op = REQ_ADDR, .pid = pid, .addr = addr, .executed = executed });
 }
 
 int dl_symbols_drain(struct dl_symbols *s, struct dl_sink *sink)

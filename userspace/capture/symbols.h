@@ -32,8 +32,10 @@ int dl_symbols_fork(struct dl_symbols *s, uint32_t parent, uint32_t child);
 int dl_symbols_exec(struct dl_symbols *s, uint32_t pid);
 int dl_symbols_exit(struct dl_symbols *s, uint32_t pid);
 
-/* An address seen in a stack of the process; pid 0: in the kernel. Asked for once is enough. */
-int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr);
+/* An address seen in a stack of the process; pid 0: in the kernel. Asked for once is enough. Only one
+ * that was executed makes the mappings be read again when none holds it: of code without frame
+ * pointers, the callers in a stack are often no code at all. */
+int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr, bool executed);
 
 /* Emits what has been found so far; never waits for files. */
 int dl_symbols_drain(struct dl_symbols *s, struct dl_sink *sink);
