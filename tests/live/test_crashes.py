@@ -211,6 +211,7 @@ def main():
     for case in CASES:
         if not wanted or case.__name__ in wanted:
             with dlbpf.scratch() as where:
+                os.environ["TMPDIR"] = where  # what a killed training leaves goes, too
                 tests.run(case.__name__, case, where)
     tests.exit()
 

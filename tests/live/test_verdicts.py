@@ -249,6 +249,7 @@ def main():
         if wanted and case.__name__ not in wanted:
             continue
         with dlbpf.scratch() as where:
+            os.environ["TMPDIR"] = where  # what a killed training leaves goes, too
             before = tests.failed
             tests.run(case.__name__, case, where)
             if tests.failed > before:

@@ -15,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BUILD = os.environ.get("DLBPF_BUILD", os.path.join(ROOT, "build"))
 DLBPF = os.environ.get("DLBPF", os.path.join(BUILD, "dlbpf"))
 PYTHON = os.environ.get("DLBPF_PYTHON", "/usr/bin/python3")
+SCRATCH = tempfile.gettempdir()
 TRAIN = os.path.join(ROOT, "tests", "workloads", "train.py")
 
 
@@ -119,7 +120,8 @@ class Machine:
 
 
 def scratch():
-    return tempfile.TemporaryDirectory(prefix="dlbpf-test-")
+    """A temporary folder; always below the same one, whatever TMPDIR a test has set since."""
+    return tempfile.TemporaryDirectory(prefix="dlbpf-test-", dir=SCRATCH, ignore_cleanup_errors=True)
 
 
 def record(command, trace, options=(), env=None, timeout=120, rc=0, **popen):

@@ -71,34 +71,51 @@ static bool joins(const struct dl_timeline *tl, uint32_t thread, uint32_t run, u
 	return part.start <= start && part.end >= end;
 }
 
+/* Has the span got its batch already, so that this block begins the wait for the next one? The
+ * trainer polls the result pipe once for each batch; behind a hand-over any wait at it is new. */
+static bool is_next_batch(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg, bool had_batch,
+			  bool in_handover)
+{
+	const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[seg]);
+
+	if (!dl_is_batch_wait(tl, w))
+		return false;
+	return in_handover || (had_batch && dl_sys_class(tl->machine, w->syscall) == DL_SYS_POLL);
+}
+
 int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out)
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
-	uint64_t floor = 0;
-	bool any_run = false;
+	bool any_run = false, had_batch = false, in_handover = false;
 
 	for (uint32_t i = 0; i < th->segs.cnt; i++) {
 		const struct dl_seg *s = &th->segs.v[i];
+		const struct dl_wait *w = dl_seg_wait(th, s);
 		struct dl_span *last = vec_last(out);
 		uint64_t end = dl_seg_end(th, i);
 
 		any_run |= s->state == DL_ST_RUNNING;
-		if (s->state != DL_ST_BLOCKED || !is_wait(tl, thread, i) || !any_run)
+		if (!w || !is_wait(tl, thread, i) || !any_run)
 			continue;
 		/* The latency of waking up belongs to the wait. */
 		if (i + 1 < th->segs.cnt && th->segs.v[i + 1].state == DL_ST_RUNNABLE)
 			end = dl_seg_end(th, i + 1);
-		if (last && (s->start <= last->end || (i && th->segs.v[i - 1].state == DL_ST_RUNNING &&
-						       th->segs.v[i - 1].start <= last->end &&
-						       joins(tl, thread, i - 1, last->end, s->start)))) {
+		if (last && !is_next_batch(tl, th, i, had_batch, in_handover) &&
+		    (s->start <= last->end || (i && th->segs.v[i - 1].state == DL_ST_RUNNING &&
+					       th->segs.v[i - 1].start <= last->end &&
+					       joins(tl, thread, i - 1, last->end, s->start)))) {
 			last->end = end;
 		} else {
-			floor = last ? last->end : 0;
+			uint64_t floor = last ? last->end : 0;
+
 			last = vec_push(out);
 			if (!last)
 				return -ENOMEM;
 			*last = (struct dl_span){ lead_in(tl, thread, i, floor), end };
+			had_batch = false;
 		}
+		had_batch |= dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, s->start);
+		in_handover = dl_is_handover_wait(tl, w);
 	}
 	return 0;
 }

@@ -153,14 +153,15 @@ static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
 	return false;
 }
 
-/* Who had the CPU. Of a wait its begin and its end are seen: the thread that took the CPU and the
- * one that had it last. A kernel thread that only passed by is not the reason while there is another. */
-static uint32_t cpu_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
+/* A foreign thread that had the CPU. Of a wait its begin and its end are seen: the thread that took
+ * the CPU and the one that had it last. A kernel thread that only passed by is not the reason while
+ * there is another. */
+static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
 {
 	uint32_t seen[2] = { rq->before, rq->preempted_by }, kthread = DL_NONE;
 
 	for (int i = 0; i < 2; i++) {
-		if (seen[i] == DL_NONE || seen[i] == DL_IDLE)
+		if (seen[i] == DL_NONE || seen[i] == DL_IDLE || tl->threads.v[seen[i]].proc != DL_NONE)
 			continue;
 		if (!tl->threads.v[seen[i]].kthread)
 			return seen[i];
@@ -169,21 +170,53 @@ static uint32_t cpu_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
 	return kthread;
 }
 
-static void charge_contention(struct dl_walk *w, uint32_t thread, const struct dl_rq *rq, uint64_t start, uint64_t end)
+static void charge_held(struct dl_walk *w, uint32_t thread, uint32_t who, uint64_t start, uint64_t end)
 {
-	uint32_t who = cpu_holder(w->tl, rq);
-	bool known = who != DL_NONE;
-	char text[96] = "ready to run, another thread had the CPU";
-	struct dl_what what = { text, known ? DL_EVI_THREAD : 0, known ? who : 0, false,
-				known && w->tl->threads.v[who].proc != DL_NONE };
+	char text[96] = "ready to run, another process had the CPU";
+	struct dl_what what = { text, who == DL_NONE ? 0 : DL_EVI_THREAD, who == DL_NONE ? 0 : who, false,
+				who != DL_NONE && w->tl->threads.v[who].proc != DL_NONE };
 
-	if (known && w->want_steps) {
+	if (who != DL_NONE && w->want_steps) {
 		const struct dl_thread *th = &w->tl->threads.v[who];
 
 		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
 			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
 	}
 	dl_charge(w, DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
+}
+
+/* Which CPU the thread waited for: a preempted one that which it lost, a woken one (the wake does not
+ * say) that on which it ran next. It may have been moved in between. */
+static uint16_t awaited_cpu(const struct dl_thread *th, uint32_t seg)
+{
+	if (th->rqs.v[th->segs.v[seg].ref].preempted_by != DL_NONE)
+		return th->segs.v[seg].cpu;
+	return seg + 1 < th->segs.cnt && th->segs.v[seg + 1].state == DL_ST_RUNNING ? th->segs.v[seg + 1].cpu :
+		DL_CPU_NONE;
+}
+
+/* When the job's own threads had the CPU is known exactly; in between somebody else had it. */
+static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	uint32_t foreign = foreign_holder(w->tl, &th->rqs.v[th->segs.v[seg].ref]);
+	uint16_t cpu = awaited_cpu(th, seg);
+	const struct dl_cpu *c = cpu < w->tl->cpus.cnt ? &w->tl->cpus.v[cpu] : NULL;
+
+	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
+		const struct dl_cpu_run *run = &c->runs.v[i];
+		uint64_t from = run->start > start ? run->start : start;
+
+		if (run->end <= start)
+			break;
+		if (run->end < end) {
+			charge_held(w, thread, foreign, run->end, end);
+			end = run->end;
+		}
+		charge_held(w, thread, run->thread, from, end);
+		end = from;
+	}
+	charge_held(w, thread, foreign, start, end);
 }
 
 static void charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
@@ -219,7 +252,7 @@ static void charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, ui
 		dl_charge(w, why_cause[why], thread, start, end, &what);
 		return;
 	}
-	charge_contention(w, thread, rq, start, end);
+	charge_contention(w, thread, seg, start, end);
 }
 
 /* --- locks --- */

@@ -285,6 +285,8 @@ static const handler_fn handlers[DL_EV_MAX] = {
 
 static int finish(struct dl_timeline *tl)
 {
+	int err;
+
 	vec_for_each(&tl->threads, th) {
 		if (th->end == UINT64_MAX)
 			th->end = tl->end;
@@ -292,7 +294,8 @@ static int finish(struct dl_timeline *tl)
 			th->end = th->segs.v[th->segs.cnt - 1].start;
 	}
 	dl_tl_classify(tl);
-	return dl_tl_gpu_finish(tl);
+	err = dl_tl_cpus(tl);
+	return err ? err : dl_tl_gpu_finish(tl);
 }
 
 static int read_all(struct dl_timeline *tl, struct dl_trace *t)
@@ -391,6 +394,9 @@ void dl_timeline_free(struct dl_timeline *tl)
 	vec_free(&tl->procs);
 	vec_free(&tl->stacks);
 	vec_free(&tl->gpu_names);
+	vec_for_each(&tl->cpus, c)
+		vec_free(&c->runs);
+	vec_free(&tl->cpus);
 	vec_free(&tl->loaders);
 	vec_free(&tl->losses);
 	texts_free(&tl->absent);

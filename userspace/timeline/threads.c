@@ -6,6 +6,7 @@
 #include "timeline/threads.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int seg_push(struct dl_thread *th, uint64_t ts, enum dl_state state, uint32_t ref, uint16_t cpu)
@@ -452,4 +453,46 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 			sum += to - start;
 	}
 	return sum;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct dl_cpu_run *x = a, *y = b;
+
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+static int add_runs(struct dl_timeline *tl, uint32_t thread)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+
+	for (uint32_t i = 0; i < th->segs.cnt; i++) {
+		const struct dl_seg *s = &th->segs.v[i];
+		struct dl_cpu_run *run;
+
+		if (s->state != DL_ST_RUNNING || s->cpu == DL_CPU_NONE)
+			continue;
+		while (tl->cpus.cnt <= s->cpu) {
+			if (!vec_push(&tl->cpus))
+				return -ENOMEM;
+		}
+		run = vec_push(&tl->cpus.v[s->cpu].runs);
+		if (!run)
+			return -ENOMEM;
+		*run = (struct dl_cpu_run){ s->start, dl_seg_end(th, i), thread };
+	}
+	return 0;
+}
+
+int dl_tl_cpus(struct dl_timeline *tl)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < tl->threads.cnt && !err; i++)
+		err = add_runs(tl, i);
+	vec_for_each(&tl->cpus, c) {
+		if (c->runs.cnt)
+			qsort(c->runs.v, c->runs.cnt, sizeof(*c->runs.v), by_start);
+	}
+	return err;
 }

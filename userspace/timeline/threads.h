@@ -17,6 +17,9 @@ int dl_tl_fork(struct dl_timeline *tl, const struct dl_ev_fork *ev);
 int dl_tl_exit(struct dl_timeline *tl, const struct dl_ev_exit *ev);
 int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev);
 
+/* Fills in tl->cpus from the threads' running segments. */
+int dl_tl_cpus(struct dl_timeline *tl);
+
 /* Inside timeline/: GPU records, see gpu.c. */
 int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev);
 int dl_tl_gpu_finish(struct dl_timeline *tl);

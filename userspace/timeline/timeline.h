@@ -211,6 +211,10 @@ struct dl_loader {
 	uint64_t start, end;
 };
 
+/* A run of a thread of the tree on a CPU. */
+struct dl_cpu_run { uint64_t start, end; uint32_t thread; };
+struct dl_cpu { DL_VEC(struct dl_cpu_run) runs; };	/* sorted by start */
+
 struct dl_timeline {
 	uint64_t start, end;	/* observed span */
 	uint64_t events;
@@ -219,6 +223,7 @@ struct dl_timeline {
 	DL_VEC(struct dl_proc) procs;
 	DL_VEC(struct dl_stack) stacks;		/* by STACK.id */
 	DL_VEC(struct dl_loader) loaders;
+	DL_VEC(struct dl_cpu) cpus;	/* by number */
 	DL_VEC(struct dl_loss) losses;
 	DL_VEC(struct dl_gpu_name) gpu_names;
 	struct dl_text_vec absent;
