@@ -7,8 +7,6 @@
 #include "diagnose/walk.h"
 
 #define MS 1000000ULL
-#define FORK_LEAD_NS (10 * MS)	/* queues and locks made before the first fork of a loader */
-#define FORK_TAIL_NS (2 * MS)
 #define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
 #define DEATH_NS (20 * MS)	/* before an exit: joins, atexit handlers */
 #define HANDOVER_LEAD_NS 100000	/* unpickling up to the connect */
@@ -104,37 +102,6 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* The trainer makes workers: around the forks of one generation of a loader. */
-static bool fork_burst(const struct dl_timeline *tl, uint32_t trainer, uint64_t t, uint64_t *ret_from)
-{
-	uint64_t from = 0;
-	bool found = false;
-
-	/* Forks less than half a second apart belong together: extend over them. */
-	vec_for_each(&tl->procs, p) {
-		uint64_t lead = minus(p->start, FORK_LEAD_NS);
-
-		if (p->role != DL_ROLE_WORKER || p->trainer != trainer || !p->start)
-			continue;
-		if (within(lead, p->start + FORK_TAIL_NS, t, &lead) && (!found || lead < from)) {
-			from = lead;
-			found = true;
-		}
-		vec_for_each(&tl->procs, q) {
-			if (q->role == DL_ROLE_WORKER && q->trainer == trainer && q->loader == p->loader &&
-			    q->generation == p->generation && q->start > p->start &&
-			    q->start - p->start < 500 * MS && t > p->start && t <= q->start &&
-			    (!found || minus(p->start, FORK_LEAD_NS) < from)) {
-				from = minus(p->start, FORK_LEAD_NS);
-				found = true;
-			}
-		}
-	}
-	if (found)
-		*ret_from = from;
-	return found;
-}
-
 static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *ret_from)
 {
 	if (p->start && p->ready && within(p->start, p->ready, t, ret_from))
@@ -145,6 +112,7 @@ static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *ret_fro
 bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from)
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_span *span;
 	const struct dl_proc *p;
 
 	if (th->proc == DL_NONE)
@@ -165,7 +133,8 @@ bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t
 	case DL_ROLE_WORKER_THREAD:
 		return process_phase(p, t, ret_from);
 	case DL_ROLE_TRAINER:
-		return fork_burst(tl, th->proc, t, ret_from);
+		span = dl_span_before(&p->starting, t);
+		return span && within(span->start, span->end, t, ret_from);
 	default:
 		return false;
 	}
@@ -173,11 +142,10 @@ bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t
 
 bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to)
 {
-	vec_for_each(&tl->procs, p) {
-		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->start <= to && p->end >= from)
-			return true;
-	}
-	return false;
+	const struct dl_spans *loading = &tl->procs.v[trainer].loading;
+	size_t i = vec_first_at(loading, to + 1);
+
+	return i && loading->v[i - 1].end >= from;
 }
 
 /* --- the hand-over of a batch, in the trainer's main thread --- */
@@ -268,15 +236,6 @@ static bool makes_batch(const struct dl_timeline *tl, const struct dl_thread *th
 	return false;
 }
 
-static bool has_loader_threads(const struct dl_timeline *tl, uint32_t proc)
-{
-	vec_for_each(&tl->threads, th) {
-		if (th->proc == proc && th->role == DL_ROLE_LOADER_THREAD)
-			return true;
-	}
-	return false;
-}
-
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at)
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
@@ -299,7 +258,7 @@ enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 		return DL_CAUSE_STARTUP;
 	case DL_ROLE_TRAINER:
 		if (th->apis.cnt && !dl_workers_alive(tl, th->proc, at, at) &&
-		    !has_loader_threads(tl, th->proc) && makes_batch(tl, th, at))
+		    !tl->procs.v[th->proc].loader_threads && makes_batch(tl, th, at))
 			return DL_CAUSE_DECODE;
 		return DL_CAUSE_HOST;
 	case DL_ROLE_COLLECTOR:

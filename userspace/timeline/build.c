@@ -368,6 +368,8 @@ static void proc_fini(struct dl_proc *p)
 	vec_free(&p->kernels);
 	vec_free(&p->copies);
 	vec_free(&p->syncs);
+	vec_free(&p->starting);
+	vec_free(&p->loading);
 	dl_map_fini(&p->api_by_corr);
 	dl_map_fini(&p->copy_by_corr);
 }

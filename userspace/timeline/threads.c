@@ -440,6 +440,13 @@ uint32_t dl_seg_before(const struct dl_thread *th, uint64_t t)
 	return i ? (uint32_t)(i - 1) : DL_NONE;
 }
 
+const struct dl_span *dl_span_before(const struct dl_spans *s, uint64_t t)
+{
+	size_t i = vec_first_at(s, t);
+
+	return i && s->v[i - 1].end >= t ? &s->v[i - 1] : NULL;
+}
+
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too)
 {
 	uint32_t i = dl_seg_before(th, to);

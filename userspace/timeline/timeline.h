@@ -125,6 +125,10 @@ struct dl_thread {
 	uint64_t last_out_ts;
 };
 
+/* Sorted, disjoint intervals. */
+struct dl_span { uint64_t start, end; };
+struct dl_spans { struct dl_span *v; size_t cnt, cap; };
+
 struct dl_mem { uint64_t ts, anon, file, shmem, swap, pgtables; };
 
 struct dl_api {
@@ -166,6 +170,9 @@ struct dl_proc {
 	int32_t loader, index, rank;
 	uint32_t generation;	/* of its loader: 0, 1, ... when workers are made anew */
 	uint64_t gil_addr;	/* futex address of its GIL; 0 unknown */
+	bool loader_threads;	/* trainer: has threads that load */
+	struct dl_spans starting;	/* trainer: it makes workers */
+	struct dl_spans loading;	/* trainer: it has workers */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
 	DL_VEC(struct dl_mem) mem;
 	DL_VEC(struct dl_api) apis;
@@ -266,14 +273,13 @@ static inline bool dl_is_gil(const struct dl_proc *p, uint64_t addr)
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);
 
+/* The span that holds the instant just before t (start < t <= end); NULL when none does. */
+const struct dl_span *dl_span_before(const struct dl_spans *s, uint64_t t);
+
 /* The text that an event names by id in a process; NULL unknown. */
 const char *dl_string(const struct dl_timeline *tl, uint32_t pid, uint32_t id);
 const char *dl_kernel_symbol(const struct dl_timeline *tl, uint64_t addr);
 const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t addr);
-
-/* Sorted, disjoint intervals. */
-struct dl_span { uint64_t start, end; };
-struct dl_spans { struct dl_span *v; size_t cnt, cap; };
 
 enum dl_kern_filter { DL_KERN_ALL, DL_KERN_NO_COLLECTIVES };
 
