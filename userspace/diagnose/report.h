@@ -129,7 +129,8 @@ struct dl_proc_report {
 	char *name;		/* comm */
 	char *cmdline;
 	uint64_t start, end;	/* as far as recorded */
-	uint64_t cpu_ns, runnable_ns, throttled_ns;
+	uint64_t cpu_ns;		/* of all threads */
+	uint64_t runnable_ns, throttled_ns;	/* of the main thread */
 	uint64_t blocked_ns[DL_BLOCK_ON_CNT];	/* of the main thread */
 	uint64_t min_flt, maj_flt;
 	uint64_t rss_peak, anon_peak, shmem_peak, swap_peak;

@@ -50,6 +50,8 @@ static void sum_thread(struct dl_proc_report *out, const struct dl_timeline *tl,
 			ran += ns;
 			break;
 		case DL_ST_RUNNABLE:
+			if (!main)
+				break;
 			out->runnable_ns += ns;
 			if (th->rqs.v[th->segs.v[i].ref].throttled)
 				out->throttled_ns += ns;
