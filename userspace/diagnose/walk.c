@@ -240,9 +240,14 @@ static void charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, ui
 	if (rq->preempted_by != DL_NONE && rq->preempted_by != DL_IDLE &&
 	    w->tl->threads.v[rq->preempted_by].proc != DL_NONE &&
 	    just_woke(th, rq->preempted_by, th->segs.v[seg].start)) {
+		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, end);
+
+		/* The trainer, woken by a thread on the path, takes what it is handed. */
+		if (cause == DL_CAUSE_HOST)
+			cause = DL_CAUSE_IPC;
 		what.text = "gave its CPU to a thread that it had just woken";
 		what.id = rq->preempted_by;
-		dl_charge(w, dl_role_cause(w->tl, rq->preempted_by, end), thread, start, end, &what);
+		dl_charge(w, cause, thread, start, end, &what);
 		return;
 	}
 	if (wait && whole < LATENCY_MAX_NS && (rq->before == DL_IDLE || rq->before == wait->waker)) {
