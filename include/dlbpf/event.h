@@ -97,13 +97,13 @@ enum dl_switch_flag {
 	DL_SW_EXITING = 1 << 8,	/* PF_EXITING */
 	DL_SW_COMPAT = 1 << 9,	/* 32-bit system call: number and arguments are not read */
 	DL_SW_RT_DEADLINE = 1 << 10,	/* deadline was given in CLOCK_REALTIME and converted */
-	DL_SW_BLOCKIO = 1 << 11,	/* has a plugged or in-flight block request of its own */
+	DL_SW_BLOCKIO = 1 << 11,	/* reserved: nobody sets it yet */
 };
 
 enum dl_wake_flag {
 	DL_WK_NEW = 1 << 0,	/* the first wake of a new thread */
 	DL_WK_IRQ = 1 << 1,	/* known to come from an interrupt */
-	DL_WK_NOT_IRQ = 1 << 2,	/* known to come from the waker's own doing */
+	DL_WK_NOT_IRQ = 1 << 2,	/* reserved: the preempt count that would tell is not to be had everywhere */
 	DL_WK_FOREIGN_WAKEE = 1 << 3,	/* the woken thread is outside the tree */
 	DL_WK_KTHREAD = 1 << 4,	/* the waker is a kernel thread */
 };
