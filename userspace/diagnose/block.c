@@ -157,3 +157,22 @@ enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread 
 		return why == DL_WHY_UNKNOWN && w->waker != DL_NONE ? DL_WHY_DATA : why;
 	}
 }
+
+enum dl_cause dl_why_cause(enum dl_why why)
+{
+	static const enum dl_cause why_cause[DL_WHY_CNT] = {
+		[DL_WHY_UNKNOWN] = DL_CAUSE_UNEXPLAINED,
+		[DL_WHY_DATA] = DL_CAUSE_IPC,
+		[DL_WHY_LOCK] = DL_CAUSE_LOCK,
+		[DL_WHY_GIL] = DL_CAUSE_GIL,
+		[DL_WHY_KLOCK] = DL_CAUSE_MEMORY,
+		[DL_WHY_STORAGE] = DL_CAUSE_STORAGE,
+		[DL_WHY_SWAP] = DL_CAUSE_SWAP,
+		[DL_WHY_MEMORY] = DL_CAUSE_MEMORY,
+		[DL_WHY_NETWORK] = DL_CAUSE_NETWORK,
+		[DL_WHY_SLEEP] = DL_CAUSE_SLEEP,
+		[DL_WHY_CHILD] = DL_CAUSE_STARTUP,
+	};
+
+	return why_cause[why];
+}

@@ -6,14 +6,9 @@
  */
 #include "diagnose/walk.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define LATENCY_MAX_NS 2000000ULL	/* a longer wait for an idle CPU is not wake-up latency */
-#define JUST_WOKEN_NS 1000000ULL
 #define GIL_RERUN_NS 300000ULL		/* between two slices of one wait for the GIL */
 #define DEPTH_MAX 8			/* locks behind locks */
 #define LINKS_MAX 2000000ULL		/* segments in one walk: damage, not a program */
@@ -33,236 +28,7 @@ static const char *const why_text[DL_WHY_CNT] = {
 	[DL_WHY_CHILD] = "waited for a child to end",
 };
 
-/* The cause of a wait that ends in the waiter itself, and of the latency of waking up from it. */
-static const enum dl_cause why_cause[DL_WHY_CNT] = {
-	[DL_WHY_UNKNOWN] = DL_CAUSE_UNEXPLAINED,
-	[DL_WHY_DATA] = DL_CAUSE_IPC,
-	[DL_WHY_LOCK] = DL_CAUSE_LOCK,
-	[DL_WHY_GIL] = DL_CAUSE_GIL,
-	[DL_WHY_KLOCK] = DL_CAUSE_MEMORY,
-	[DL_WHY_STORAGE] = DL_CAUSE_STORAGE,
-	[DL_WHY_SWAP] = DL_CAUSE_SWAP,
-	[DL_WHY_MEMORY] = DL_CAUSE_MEMORY,
-	[DL_WHY_NETWORK] = DL_CAUSE_NETWORK,
-	[DL_WHY_SLEEP] = DL_CAUSE_SLEEP,
-	[DL_WHY_CHILD] = DL_CAUSE_STARTUP,
-};
-
-void dl_ledger_fini(struct dl_ledger *l)
-{
-	for (int c = 0; c < DL_CAUSE_CNT; c++)
-		dl_map_fini(&l->evidence[c]);
-}
-
-static void add_step(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
-		     const struct dl_what *what)
-{
-	const struct dl_thread *th = &w->tl->threads.v[thread];
-	struct dl_step *last = vec_last(&w->gap->steps);
-	struct dl_step *s;
-
-	if (last && !w->jumped && last->start == end && last->cause == cause && last->tid == th->tid && last->text &&
-	    !strcmp(last->text, what->text)) {
-		last->start = start;
-		return;
-	}
-	s = vec_push(&w->gap->steps);
-	if (!s) {
-		if (w->ledger)
-			w->ledger->err = -ENOMEM;
-		return;
-	}
-	s->start = start;
-	s->end = end;
-	s->cause = cause;
-	s->tid = th->tid;
-	s->pid = th->proc == DL_NONE ? th->tid : w->tl->procs.v[th->proc].pid;
-	s->role = th->role;
-	s->via_lock = w->via_lock;
-	s->jump = w->jumped;
-	w->jumped = false;
-	s->text = strdup(what->text);
-	if (!s->text && w->ledger)
-		w->ledger->err = -ENOMEM;
-}
-
-static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
-		   const struct dl_what *what)
-{
-	uint64_t ns = end - start, had = 0;
-	struct dl_charge *c;
-
-	w->gap->cause_ns[cause] += ns;
-	if (w->want_steps)
-		add_step(w, cause, thread, start, end, what);
-	if (!w->ledger)
-		return;
-	c = &w->ledger->causes[cause];
-	c->ns += ns;
-	if (w->via_lock)
-		c->via_lock_ns += ns;
-	if (what->estimated)
-		c->estimated_ns += ns;
-	if (what->own_tree)
-		c->own_tree_ns += ns;
-	if (what->kind) {
-		uint64_t key = dl_evidence_key(what->kind, what->id);
-
-		dl_map_get(&w->ledger->evidence[cause], key, &had);
-		if (dl_map_set(&w->ledger->evidence[cause], key, had + ns))
-			w->ledger->err = -ENOMEM;
-	}
-}
-
-void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
-	       const struct dl_what *what)
-{
-	struct dl_what refill = { "ran: refilling the GPU after a synchronise", DL_EVI_THREAD, thread,
-				  false, false };
-	uint64_t part;
-
-	if (start >= end)
-		return;
-	if (w->relabel != DL_CAUSE_CNT && cause != DL_CAUSE_CPU_CONTENTION && cause != DL_CAUSE_CPU_QUOTA)
-		cause = w->relabel;
-	if (cause == DL_CAUSE_HOST && w->sync_budget && thread == w->sync_thread && end > w->sync_end) {
-		part = end - (start > w->sync_end ? start : w->sync_end);
-		if (part > w->sync_budget)
-			part = w->sync_budget;
-		w->sync_budget -= part;
-		charge(w, DL_CAUSE_SYNC, thread, end - part, end, &refill);
-		end -= part;
-	}
-	if (start < end)
-		charge(w, cause, thread, start, end, what);
-}
-
-/* --- waiting for a CPU --- */
-
-static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t seg)
-{
-	return seg && th->segs.v[seg - 1].state == DL_ST_BLOCKED ? dl_seg_wait(th, &th->segs.v[seg - 1]) : NULL;
-}
-
-static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
-{
-	for (size_t i = vec_first_at(&th->woke, t + 1); i-- > 0 && th->woke.v[i].ts + JUST_WOKEN_NS >= t;) {
-		if (th->woke.v[i].wakee == wakee)
-			return true;
-	}
-	return false;
-}
-
-/* A foreign thread that had the CPU. Of a wait its begin and its end are seen: the thread that took
- * the CPU and the one that had it last. A kernel thread that only passed by is not the reason while
- * there is another. */
-static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
-{
-	uint32_t seen[2] = { rq->before, rq->preempted_by }, kthread = DL_NONE;
-
-	for (int i = 0; i < 2; i++) {
-		if (seen[i] == DL_NONE || seen[i] == DL_IDLE || tl->threads.v[seen[i]].proc != DL_NONE)
-			continue;
-		if (!tl->threads.v[seen[i]].kthread)
-			return seen[i];
-		kthread = kthread == DL_NONE ? seen[i] : kthread;
-	}
-	return kthread;
-}
-
-static void charge_held(struct dl_walk *w, uint32_t thread, uint32_t who, uint64_t start, uint64_t end)
-{
-	char text[96] = "ready to run, another process had the CPU";
-	struct dl_what what = { text, who == DL_NONE ? 0 : DL_EVI_THREAD, who == DL_NONE ? 0 : who, false,
-				who != DL_NONE && w->tl->threads.v[who].proc != DL_NONE };
-
-	if (who != DL_NONE && w->want_steps) {
-		const struct dl_thread *th = &w->tl->threads.v[who];
-
-		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
-			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
-	}
-	dl_charge(w, DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
-}
-
-/* Which CPU the thread waited for: a preempted one that which it lost, a woken one (the wake does not
- * say) that on which it ran next. It may have been moved in between. */
-static uint16_t awaited_cpu(const struct dl_thread *th, uint32_t seg)
-{
-	if (th->rqs.v[th->segs.v[seg].ref].preempted_by != DL_NONE)
-		return th->segs.v[seg].cpu;
-	return seg + 1 < th->segs.cnt && th->segs.v[seg + 1].state == DL_ST_RUNNING ? th->segs.v[seg + 1].cpu :
-		DL_CPU_NONE;
-}
-
-/* When the job's own threads had the CPU is known exactly; in between somebody else had it. */
-static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
-{
-	const struct dl_thread *th = &w->tl->threads.v[thread];
-	uint32_t foreign = foreign_holder(w->tl, &th->rqs.v[th->segs.v[seg].ref]);
-	uint16_t cpu = awaited_cpu(th, seg);
-	const struct dl_cpu *c = cpu < w->tl->cpus.cnt ? &w->tl->cpus.v[cpu] : NULL;
-
-	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
-		const struct dl_cpu_run *run = &c->runs.v[i];
-		uint64_t from = run->start > start ? run->start : start;
-
-		if (run->end <= start)
-			break;
-		if (run->end < end) {
-			charge_held(w, thread, foreign, run->end, end);
-			end = run->end;
-		}
-		charge_held(w, thread, run->thread, from, end);
-		end = from;
-	}
-	charge_held(w, thread, foreign, start, end);
-}
-
-static void charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
-{
-	const struct dl_thread *th = &w->tl->threads.v[thread];
-	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
-	uint64_t whole = dl_seg_end(th, seg) - th->segs.v[seg].start;
-	struct dl_what what = { "ready to run, its cgroup had used up its CPU time", DL_EVI_THREAD, thread,
-				false, false };
-	const struct dl_wait *wait = wait_before(th, seg);
-
-	if (rq->throttled) {
-		dl_charge(w, DL_CAUSE_CPU_QUOTA, thread, start, end, &what);
-		return;
-	}
-	if (rq->fresh) {
-		what.text = "new thread, ready to run";
-		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
-		return;
-	}
-	if (rq->preempted_by != DL_NONE && rq->preempted_by != DL_IDLE &&
-	    w->tl->threads.v[rq->preempted_by].proc != DL_NONE &&
-	    just_woke(th, rq->preempted_by, th->segs.v[seg].start)) {
-		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, end);
-
-		/* The trainer, woken by a thread on the path, takes what it is handed. */
-		if (cause == DL_CAUSE_HOST)
-			cause = DL_CAUSE_IPC;
-		what.text = "gave its CPU to a thread that it had just woken";
-		what.id = rq->preempted_by;
-		dl_charge(w, cause, thread, start, end, &what);
-		return;
-	}
-	if (wait && whole < LATENCY_MAX_NS && (rq->before == DL_IDLE || rq->before == wait->waker)) {
-		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
-
-		what.text = "waking up";
-		dl_charge(w, why_cause[why], thread, start, end, &what);
-		return;
-	}
-	charge_contention(w, thread, seg, start, end);
-}
-
 /* --- locks --- */
-
-struct place { uint32_t thread; uint64_t t; };
 
 static bool same_process(const struct dl_timeline *tl, uint32_t a, uint32_t b)
 {
@@ -453,6 +219,7 @@ static void charge_wait(struct dl_walk *w, uint32_t thread, uint32_t seg, enum d
 	dl_charge(w, cause, thread, start, t, &what);
 }
 
+struct place { uint32_t thread; uint64_t t; };
 struct visited { struct place at[VISITED_MAX]; uint32_t cnt; };
 
 /* Two threads that woke each other at one instant would be walked for ever. */
@@ -477,7 +244,7 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 	uint64_t start = th->segs.v[seg].start > floor ? th->segs.v[seg].start : floor;
 	const struct dl_api *api = dl_api_at(w->tl, th, *t);
 	enum dl_why why = dl_why_blocked(w->tl, th, seg);
-	enum dl_cause cause = why_cause[why];
+	enum dl_cause cause = dl_why_cause(why);
 	uint32_t next;
 
 	if (api) {
@@ -541,7 +308,7 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 			t = start;
 			break;
 		case DL_ST_RUNNABLE:
-			charge_runnable(w, thread, seg, start, t);
+			dl_charge_runnable(w, thread, seg, start, t);
 			t = start;
 			break;
 		case DL_ST_BLOCKED:

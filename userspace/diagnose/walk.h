@@ -26,6 +26,9 @@ enum dl_why {
 	DL_WHY_CNT,
 };
 
+/* The cause of a wait that ends in the waiter itself, and of the latency of waking up from it. */
+enum dl_cause dl_why_cause(enum dl_why why);
+
 enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg);
 
 /* True when the wait ended by its own deadline: the waker is then a timer, whoever ran. */
@@ -71,6 +74,9 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree; };
 void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 	       const struct dl_what *what);
+
+/* runqueue.c: charges a wait for a CPU. */
+void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
 
 /* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Where charged time is added up: the gap, its chain, the totals with their evidence. */
+#include "diagnose/walk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dl_ledger_fini(struct dl_ledger *l)
+{
+	for (int c = 0; c < DL_CAUSE_CNT; c++)
+		dl_map_fini(&l->evidence[c]);
+}
+
+static void add_step(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+		     const struct dl_what *what)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	struct dl_step *last = vec_last(&w->gap->steps);
+	struct dl_step *s;
+
+	if (last && !w->jumped && last->start == end && last->cause == cause && last->tid == th->tid && last->text &&
+	    !strcmp(last->text, what->text)) {
+		last->start = start;
+		return;
+	}
+	s = vec_push(&w->gap->steps);
+	if (!s) {
+		if (w->ledger)
+			w->ledger->err = -ENOMEM;
+		return;
+	}
+	s->start = start;
+	s->end = end;
+	s->cause = cause;
+	s->tid = th->tid;
+	s->pid = th->proc == DL_NONE ? th->tid : w->tl->procs.v[th->proc].pid;
+	s->role = th->role;
+	s->via_lock = w->via_lock;
+	s->jump = w->jumped;
+	w->jumped = false;
+	s->text = strdup(what->text);
+	if (!s->text && w->ledger)
+		w->ledger->err = -ENOMEM;
+}
+
+static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+		   const struct dl_what *what)
+{
+	uint64_t ns = end - start, had = 0;
+	struct dl_charge *c;
+
+	w->gap->cause_ns[cause] += ns;
+	if (w->want_steps)
+		add_step(w, cause, thread, start, end, what);
+	if (!w->ledger)
+		return;
+	c = &w->ledger->causes[cause];
+	c->ns += ns;
+	if (w->via_lock)
+		c->via_lock_ns += ns;
+	if (what->estimated)
+		c->estimated_ns += ns;
+	if (what->own_tree)
+		c->own_tree_ns += ns;
+	if (what->kind) {
+		uint64_t key = dl_evidence_key(what->kind, what->id);
+
+		dl_map_get(&w->ledger->evidence[cause], key, &had);
+		if (dl_map_set(&w->ledger->evidence[cause], key, had + ns))
+			w->ledger->err = -ENOMEM;
+	}
+}
+
+void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
+	       const struct dl_what *what)
+{
+	struct dl_what refill = { "ran: refilling the GPU after a synchronise", DL_EVI_THREAD, thread,
+				  false, false };
+	uint64_t part;
+
+	if (start >= end)
+		return;
+	if (w->relabel != DL_CAUSE_CNT && cause != DL_CAUSE_CPU_CONTENTION && cause != DL_CAUSE_CPU_QUOTA)
+		cause = w->relabel;
+	if (cause == DL_CAUSE_HOST && w->sync_budget && thread == w->sync_thread && end > w->sync_end) {
+		part = end - (start > w->sync_end ? start : w->sync_end);
+		if (part > w->sync_budget)
+			part = w->sync_budget;
+		w->sync_budget -= part;
+		charge(w, DL_CAUSE_SYNC, thread, end - part, end, &refill);
+		end -= part;
+	}
+	if (start < end)
+		charge(w, cause, thread, start, end, what);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a wait for a CPU is charged to: quota, the latency of the wait before it, or whoever had it. */
+#include "diagnose/walk.h"
+
+#include <stdio.h>
+
+#define LATENCY_MAX_NS 2000000ULL	/* a longer wait for an idle CPU is not wake-up latency */
+#define JUST_WOKEN_NS 1000000ULL
+
+static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t seg)
+{
+	return seg && th->segs.v[seg - 1].state == DL_ST_BLOCKED ? dl_seg_wait(th, &th->segs.v[seg - 1]) : NULL;
+}
+
+static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
+{
+	for (size_t i = vec_first_at(&th->woke, t + 1); i-- > 0 && th->woke.v[i].ts + JUST_WOKEN_NS >= t;) {
+		if (th->woke.v[i].wakee == wakee)
+			return true;
+	}
+	return false;
+}
+
+/* A foreign thread that had the CPU. Of a wait its begin and its end are seen: the thread that took
+ * the CPU and the one that had it last. A kernel thread that only passed by is not the reason while
+ * there is another. */
+static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
+{
+	uint32_t seen[2] = { rq->before, rq->preempted_by }, kthread = DL_NONE;
+
+	for (int i = 0; i < 2; i++) {
+		if (seen[i] == DL_NONE || seen[i] == DL_IDLE || tl->threads.v[seen[i]].proc != DL_NONE)
+			continue;
+		if (!tl->threads.v[seen[i]].kthread)
+			return seen[i];
+		kthread = kthread == DL_NONE ? seen[i] : kthread;
+	}
+	return kthread;
+}
+
+static void charge_held(struct dl_walk *w, uint32_t thread, uint32_t who, uint64_t start, uint64_t end)
+{
+	char text[96] = "ready to run, another process had the CPU";
+	struct dl_what what = { text, who == DL_NONE ? 0 : DL_EVI_THREAD, who == DL_NONE ? 0 : who, false,
+				who != DL_NONE && w->tl->threads.v[who].proc != DL_NONE };
+
+	if (who != DL_NONE && w->want_steps) {
+		const struct dl_thread *th = &w->tl->threads.v[who];
+
+		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
+			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
+	}
+	dl_charge(w, DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
+}
+
+/* Which CPU the thread waited for: a preempted one that which it lost, a woken one (the wake does not
+ * say) that on which it ran next. It may have been moved in between. */
+static uint16_t awaited_cpu(const struct dl_thread *th, uint32_t seg)
+{
+	if (th->rqs.v[th->segs.v[seg].ref].preempted_by != DL_NONE)
+		return th->segs.v[seg].cpu;
+	return seg + 1 < th->segs.cnt && th->segs.v[seg + 1].state == DL_ST_RUNNING ? th->segs.v[seg + 1].cpu :
+		DL_CPU_NONE;
+}
+
+/* When the job's own threads had the CPU is known exactly; in between somebody else had it. */
+static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	uint32_t foreign = foreign_holder(w->tl, &th->rqs.v[th->segs.v[seg].ref]);
+	uint16_t cpu = awaited_cpu(th, seg);
+	const struct dl_cpu *c = cpu < w->tl->cpus.cnt ? &w->tl->cpus.v[cpu] : NULL;
+
+	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
+		const struct dl_cpu_run *run = &c->runs.v[i];
+		uint64_t from = run->start > start ? run->start : start;
+
+		if (run->end <= start)
+			break;
+		if (run->end < end) {
+			charge_held(w, thread, foreign, run->end, end);
+			end = run->end;
+		}
+		charge_held(w, thread, run->thread, from, end);
+		end = from;
+	}
+	charge_held(w, thread, foreign, start, end);
+}
+
+void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
+	uint64_t whole = dl_seg_end(th, seg) - th->segs.v[seg].start;
+	struct dl_what what = { "ready to run, its cgroup had used up its CPU time", DL_EVI_THREAD, thread,
+				false, false };
+	const struct dl_wait *wait = wait_before(th, seg);
+
+	if (rq->throttled) {
+		dl_charge(w, DL_CAUSE_CPU_QUOTA, thread, start, end, &what);
+		return;
+	}
+	if (rq->fresh) {
+		what.text = "new thread, ready to run";
+		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
+		return;
+	}
+	if (rq->preempted_by != DL_NONE && rq->preempted_by != DL_IDLE &&
+	    w->tl->threads.v[rq->preempted_by].proc != DL_NONE &&
+	    just_woke(th, rq->preempted_by, th->segs.v[seg].start)) {
+		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, end);
+
+		/* The trainer, woken by a thread on the path, takes what it is handed. */
+		if (cause == DL_CAUSE_HOST)
+			cause = DL_CAUSE_IPC;
+		what.text = "gave its CPU to a thread that it had just woken";
+		what.id = rq->preempted_by;
+		dl_charge(w, cause, thread, start, end, &what);
+		return;
+	}
+	if (wait && whole < LATENCY_MAX_NS && (rq->before == DL_IDLE || rq->before == wait->waker)) {
+		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
+
+		what.text = "waking up";
+		dl_charge(w, dl_why_cause(why), thread, start, end, &what);
+		return;
+	}
+	charge_contention(w, thread, seg, start, end);
+}
