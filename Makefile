@@ -199,11 +199,11 @@ TESTS_RUN = tests/run --build $(O) --asan $(ASAN_O)
 check-unit: all unit gpusim
 	$(Q)$(TESTS_RUN) --unit
 
-# Everything, of other kernels one. The packages come first, and then a new make, which sees them.
+# Everything but other kernels (make check-vm: an emulated machine may hang). The packages come first, and then a new make, which sees them.
 check:
 	$(Q)deploy/deps check
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) check-build
-	$(Q)DLBPF_VM_KERNELS=6.1 $(TESTS_RUN)
+	$(Q)$(TESTS_RUN)
 
 check-build: all unit asan test-tools gpusim
 

@@ -174,6 +174,8 @@ class Recorder:
         self.wait_for("start of the collector", lambda: self.events("gpu_source"))
 
     def ask(self, line):
+        # Its first line is no answer.
+        self.wait_for("start of the recorder", lambda: "ready" in self.notes()[:1])
         n = len(self.notes())
         self.p.stdin.write(line + "\n")
         self.p.stdin.flush()
