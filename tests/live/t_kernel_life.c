@@ -11,28 +11,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "harness.h"
-#include "unit/test.h"
+#include "kernel_test.h"
 
 #define THREADS 1000
 #define NS_PER_MS 1000000LL
-
-static struct harness h;
-static const char *why_not;
-
-static void need_kernel(void)
-{
-	static bool tried;
-
-	if (!tried) {
-		tried = true;
-		why_not = geteuid() ? "needs root" : harness_open(&h, 0, 0);
-	}
-	if (why_not && geteuid())
-		SKIP("%s", why_not);
-	if (why_not)
-		FAIL("%s", why_not);
-}
 
 static void run(body_fn body, void *arg, int want_status)
 {

@@ -9,28 +9,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "harness.h"
-#include "unit/test.h"
+#include "kernel_test.h"
 
 #define NS_PER_MS 1000000LL
 #define MIB (1024 * 1024LL)
-
-static struct harness h;
-static const char *why_not;
-
-static void need_kernel(void)
-{
-	static bool tried;
-
-	if (!tried) {
-		tried = true;
-		why_not = geteuid() ? "needs root" : harness_open(&h, 0, 0);
-	}
-	if (why_not && geteuid())
-		SKIP("%s", why_not);
-	if (why_not)
-		FAIL("%s", why_not);
-}
 
 static void nap(long ms)
 {

@@ -13,30 +13,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "harness.h"
-#include "unit/test.h"
+#define SAMPLE_HZ 199
+#include "kernel_test.h"
 
 #define NS_PER_MS 1000000LL
 #define ROUNDS 500
 #define TASK_UNINTERRUPTIBLE 2
 #define TASK_RTLOCK_WAIT 0x1000	/* PREEMPT_RT: waits for a lock inside its system call */
-
-static struct harness h;
-static const char *why_not;
-
-static void need_kernel(void)
-{
-	static bool tried;
-
-	if (!tried) {
-		tried = true;
-		why_not = geteuid() ? "needs root" : harness_open(&h, 199, 0);
-	}
-	if (why_not && geteuid())
-		SKIP("%s", why_not);
-	if (why_not)
-		FAIL("%s", why_not);
-}
 
 static void run(body_fn body, void *arg)
 {

@@ -328,7 +328,7 @@ int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_di
 		dl_timeline_free(tl);
 		return dl_oom(d);
 	}
-	idle->proc = idle->creator = idle->run_waker = DL_NONE;
+	idle->proc = idle->creator = DL_NONE;
 	idle->end = UINT64_MAX;
 	strcpy(idle->name, "idle");
 	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);

@@ -461,7 +461,6 @@ static void find_thread_roles(struct dl_timeline *tl)
 			continue;
 		p = &tl->procs.v[th->proc];
 		th->role = p->role;
-		th->role_since = th->start ? th->start : th->segs.cnt ? th->segs.v[0].start : 0;
 		if (p->main == i || (p->role != DL_ROLE_TRAINER && p->role != DL_ROLE_WORKER))
 			continue;
 		count_waits(tl, th, &h);

@@ -60,7 +60,6 @@ static uint32_t thread_new(struct dl_timeline *tl, uint32_t tid)
 		return DL_NONE;
 	th->tid = tid;
 	th->proc = th->creator = DL_NONE;
-	th->run_waker = DL_NONE;
 	th->end = UINT64_MAX;
 	return idx;
 }
@@ -306,9 +305,6 @@ int dl_tl_wake(struct dl_timeline *tl, const struct dl_ev_wake *ev)
 		return push_runnable(th, ev->h.ts, ev->h.cpu, &rq);
 	if (last->state == DL_ST_RUNNING) {
 		th->run_wake_ts = ev->h.ts;
-		th->run_waker = waker;
-		th->run_wake_syscall = ev->syscall;
-		th->run_wake_flags = (uint16_t)ev->flags;
 		return 0;
 	}
 	if (last->state == DL_ST_RUNNABLE || last->state == DL_ST_GONE)

@@ -108,7 +108,6 @@ struct dl_thread {
 	bool kthread, has_totals;
 	uint32_t outs, sigblock_outs;	/* switch-outs, and those with nearly all signals blocked */
 	enum dl_role role;
-	uint64_t role_since;	/* feeder and sharer: first instant seen at work */
 	DL_VEC(struct dl_seg) segs;
 	DL_VEC(struct dl_wait) waits;
 	DL_VEC(struct dl_rq) rqs;
@@ -117,9 +116,6 @@ struct dl_thread {
 	DL_VEC(uint32_t) apis;	/* indices in the process's apis, in order of start */
 	/* while building */
 	uint64_t run_wake_ts;	/* a wake met while running */
-	uint32_t run_waker;
-	int32_t run_wake_syscall;
-	uint16_t run_wake_flags;
 	uint32_t switches;
 	bool has_switches;
 	uint64_t last_out_ts;
