@@ -88,7 +88,8 @@ static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, cons
 	size_t cnt = find_top(evidence, top);
 
 	for (size_t i = 0; i < cnt && c->ns; i++) {
-		if (top[i].ns * 20 < c->ns && i)
+		/* Less than a twentieth says nothing: the time is spread over many. */
+		if (top[i].ns * 20 < c->ns)
 			break;
 		if (s.len)
 			dl_str_add(&s, ", ");
