@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""One run of a scenario: recorded with dlbpf, and measured without it."""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.join(ROOT, "tests", "support"))
+
+import dlbpf  # noqa: E402
+
+TRAIN = os.path.join(HERE, "train.py")
+LOCK = "/run/lock/dlbpf-lab.lock" if os.access("/run/lock", os.W_OK) else "/tmp/dlbpf-lab.lock"
+
+
+@contextlib.contextmanager
+def machine_alone():
+    """Two labs on one machine would plant faults into each other."""
+    with open(LOCK, "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@dataclasses.dataclass
+class Result:
+    dose: float
+    lost_ns: int  # idle time of the GPU or waiting of the trainer, not measured by dlbpf
+    idle_ns: int  # the same as dlbpf has it
+    causes: dict  # cause -> ns
+    estimated: dict  # cause -> ns of it that are estimates
+    verdict: str  # its cause; "healthy", or "none"
+    lost_events: int
+    strangers: float  # share of the CPUs that went to programs of others
+    report: dict
+    trace: str
+
+    def share(self, cause):
+        return self.causes.get(cause, 0) / self.idle_ns if self.idle_ns else 0.0
+
+    def charged(self, causes):
+        return sum(self.causes.get(c, 0) for c in causes)
+
+
+def truly_idle(path):
+    """What the simulated GPUs' model decided: from each device's first kernel to its last, the time
+    in which none ran."""
+    spans = {}
+    with open(path) as f:
+        for line in f:
+            parts = line.split()
+            if parts and parts[0] in ("kernel", "graph"):
+                spans.setdefault(parts[2], []).append((int(parts[4]), int(parts[5])))
+    dlbpf.check(spans, "no kernel ran on the simulated GPU")
+    return sum(idle_between(sorted(s)) for s in spans.values())
+
+
+def idle_between(spans):
+    idle, end = 0, spans[0][1]
+    for start, stop in spans[1:]:
+        idle += max(0, start - end)
+        end = max(end, stop)
+    return idle
+
+
+def verdict_of(r):
+    if r["verdict"]["healthy"]:
+        return "healthy"
+    return r["verdict"]["cause"] or "none"
+
+
+def environment(row, truth):
+    """CUDA simulated or absent. Waiting for the simulated GPU sleeps: there are few CPUs here, and a
+    spinning trainer would be a second fault."""
+    env = dict(dlbpf.gpu_env() if row.gpu == "sim" else os.environ, OMP_NUM_THREADS="1", GPUSIM_QUIET="1",
+               **row.scenario.env)
+    env.setdefault("GPUSIM_WAIT", "block")
+    if row.gpu == "sim":
+        env["GPUSIM_TRUTH"] = truth
+    return env
+
+
+def run(row, dose, place, folder, name, python):
+    """Records one run; the trace stays in the folder."""
+    s = row.scenario
+    trace, truth = os.path.join(folder, name + ".dlbpf"), os.path.join(folder, name + ".truth")
+    given = {"form": row.form, "dose": dose, "gpu": row.gpu, "place": getattr(place, "params", {}),
+             "batches": row.form.get("batches", s.batches)}
+    command = [python, "-B", TRAIN, s.name, json.dumps(given)]
+    if place:
+        command = place.command(command, dose)
+    recording = dlbpf.record(command, trace, env=environment(row, truth), timeout=s.timeout)
+    r = dlbpf.report(trace)
+    return result(row, dose, recording, r, truth, trace)
+
+
+def result(row, dose, recording, r, truth, trace):
+    said = [line for line in recording.lines() if "done" in line]
+    dlbpf.check(said, f"the training did not finish: {recording.stdout[-300:]} {recording.stderr[-700:]}")
+    dlbpf.check(r["trace"]["complete"], "the trace is not complete")
+    dlbpf.check(bool(r["devices"]) == (row.gpu == "sim"), f"{len(r['devices'])} devices with GPU data {row.gpu!r}")
+    causes, estimated = {}, {}
+    for c in dlbpf.charges(r):
+        causes[c["cause"]] = causes.get(c["cause"], 0) + c["ns"]
+        estimated[c["cause"]] = estimated.get(c["cause"], 0) + c["estimated_ns"]
+    if row.gpu == "sim":
+        lost = truly_idle(truth)
+        os.unlink(truth)
+    else:
+        lost = sum(line["waited_ns"] for line in said)
+    return Result(dose, lost, sum(causes.values()), causes, estimated, verdict_of(r), r["trace"]["lost"],
+                  dlbpf.Machine.last.strangers(r), r, trace)
