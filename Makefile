@@ -225,6 +225,18 @@ bench:
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all test-tools gpusim
 	$(Q)$(PYTHON) tests/bench/run --build $(O) --write docs/PERFORMANCE.md
 
+# How often dlbpf is right about planted faults; writes docs/ACCURACY.md (root, an hour).
+lab:
+	$(Q)deploy/deps check
+	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
+	$(Q)DLBPF_BUILD=$(abspath $(O)) $(PYTHON) -B tests/lab/run --write docs/ACCURACY.md
+
+# One scenario of each kind, as 'make check' does; ten minutes.
+lab-quick:
+	$(Q)deploy/deps check
+	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
+	$(Q)$(TESTS_RUN) --group lab --verbose
+
 # The pages that are made from sources: a test compares them.
 docs: $(O)/dlbpf
 	$(Q)$(PYTHON) docs/mkevents.py > $(O)/EVENTS.md
@@ -278,6 +290,7 @@ help:
 	@echo "make check-unit   the tests that need no root; a minute"
 	@echo "make check-vm     record and report on Debian's kernels 5.10, 6.1 and 6.12 (root, qemu)"
 	@echo "make bench        what recording costs, beside perf and bpftrace (root)"
+	@echo "make lab          plant known faults, count how often dlbpf is right (root); lab-quick: one a kind"
 	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make fuzz         build the fuzz targets (clang)"
 	@echo "make install      DESTDIR= PREFIX=$(PREFIX);  make uninstall"
@@ -286,4 +299,4 @@ help:
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
-.PHONY: all unit gpusim test-tools asan check check-unit check-build check-vm demo bench docs deps install uninstall clean help
+.PHONY: all unit gpusim test-tools asan check check-unit check-build check-vm demo bench lab lab-quick docs deps install uninstall clean help

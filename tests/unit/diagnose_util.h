@@ -83,6 +83,28 @@ static inline uint64_t sum_charges(const struct dl_charge *causes)
 	return ns;
 }
 
+/* Trainers share all the idle time out among them; loaders have a part of their trainer's. */
+static inline void check_parts_add_up(const struct dl_report *r)
+{
+	uint64_t idle = 0, parts = 0;
+
+	vec_for_each(&r->devices, dev)
+		idle += dev->idle_ns;
+	vec_for_each(&r->trainers, t) {
+		uint64_t ns = 0, loaders = 0;
+
+		for (int c = 0; c < DL_CAUSE_CNT; c++)
+			ns += t->part.cause_ns[c];
+		CHECK_EQ(ns, t->part.idle_ns);
+		CHECK(t->part.idle_ns <= t->part.span_ns);
+		parts += ns;
+		vec_for_each(&r->loaders, l)
+			loaders += l->proc == t->proc ? l->part.idle_ns : 0;
+		CHECK(loaders <= t->part.idle_ns);
+	}
+	CHECK_EQ(parts, r->has_gpu ? idle : r->waits.total_ns);
+}
+
 /* What must hold of every report. */
 static inline void check_adds_up(const struct dl_report *r)
 {
@@ -91,6 +113,7 @@ static inline void check_adds_up(const struct dl_report *r)
 		CHECK_EQ(sum_charges(dev->causes), dev->idle_ns);
 	}
 	CHECK_EQ(sum_charges(r->waits.causes), r->waits.total_ns);
+	check_parts_add_up(r);
 	vec_for_each(&r->worst, g) {
 		uint64_t ns = 0, at = g->end;
 

@@ -41,6 +41,12 @@ TEST(decode)
 	CHECK_EQ(charged(r, DL_CAUSE_GPU), US(20));
 	CHECK(r->verdict.has_cause);
 	CHECK_EQ(r->verdict.cause, DL_CAUSE_DECODE);
+	CHECK_EQ(r->trainers.cnt, 1);
+	CHECK_EQ(r->trainers.v[0].part.idle_ns, MS(30));
+	CHECK_EQ(r->trainers.v[0].part.cause, DL_CAUSE_DECODE);
+	CHECK_EQ(r->loaders.cnt, 1);
+	CHECK_EQ(r->loaders.v[0].part.idle_ns, MS(30));
+	CHECK_EQ(r->loaders.v[0].part.cause_ns[DL_CAUSE_DECODE], MS(49 - 20.12));
 	dl_report_free(r);
 }
 

@@ -128,7 +128,7 @@ TEST(every_sample_is_valid_json)
 TEST(members_stand_in_a_fixed_order)
 {
 	static const char *const order[] = {
-		"schema", "trace", "verdict", "devices", "waits", "processes", "crash", "loaders",
+		"schema", "trace", "verdict", "devices", "waits", "processes", "crash", "trainers", "loaders",
 		"copies", "worst", "losses", "absent", "notes",
 	};
 	struct dl_report *r = sample_decode();

@@ -60,7 +60,10 @@ static int make_report(struct dl_report *r, const struct dl_timeline *tl, const 
 {
 	int err = 0;
 
-	if (!opts->no_gpu)
+	err = dl_sum_trainers(r, tl, d);
+	if (!err)
+		err = dl_sum_loaders(r, tl, d);
+	if (!err && !opts->no_gpu)
 		err = dl_find_gaps(r, tl, opts, d);
 	r->has_gpu = r->devices.cnt > 0;
 	if (!err && !r->has_gpu)
@@ -69,8 +72,7 @@ static int make_report(struct dl_report *r, const struct dl_timeline *tl, const 
 		err = dl_oom(d);
 	if (!err)
 		err = dl_sum_procs(r, tl, d);
-	if (!err)
-		err = dl_sum_loaders(r, tl, d);
+	dl_judge_parts(r);
 	if (!err)
 		err = dl_sum_copies(r, tl, d);
 	if (!err)

@@ -12,6 +12,7 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/evidence.h"
+#include "diagnose/summary.h"
 
 struct device {
 	struct dl_report *r;
@@ -163,6 +164,7 @@ static int explain_all(struct device *dev, struct dl_diag *d)
 			err = explain_gap(dev, &gap, false, &dev->ledger);
 			for (int c = 0; c < DL_CAUSE_CNT; c++)
 				dev->ledger.causes[c].gaps += gap.cause_ns[c] != 0;
+			dl_part_gap(dev->r, dev->tl, &gap);
 			dev->out->gap_cnt++;
 			dev->out->idle_ns += next - at;
 			err = err ? err : dl_keep_worst(dev->r, &gap, dev->opts->worst_cnt);
@@ -266,6 +268,7 @@ static int do_device(struct dl_report *r, const struct dl_timeline *tl, uint32_t
 	device_span(&dev);
 	dev.out->start = dev.start;
 	dev.out->end = dev.end;
+	dl_part_span(r, proc, dev.end - dev.start);
 	err = name_device(&dev);
 	if (!err)
 		err = dl_busy_spans(proc_of(&dev), id, DL_KERN_ALL, &dev.busy);

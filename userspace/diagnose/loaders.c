@@ -156,6 +156,7 @@ static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_
 
 	if (!out)
 		return -ENOMEM;
+	out->proc = trainer;
 	out->trainer_pid = tl->procs.v[trainer].pid;
 	out->index = loader < 0 ? 0 : (uint32_t)loader;
 	out->workers = workers;

@@ -109,6 +109,7 @@ void dl_report_free(struct dl_report *r)
 		free(proc->cmdline);
 	}
 	vec_free(&r->procs);
+	vec_free(&r->trainers);
 	vec_free(&r->loaders);
 	vec_free(&r->copies);
 	free_crash(r->crash);

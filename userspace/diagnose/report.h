@@ -52,6 +52,7 @@ struct dl_gap {
 	uint32_t device;	/* meaningless for waits */
 	bool open;		/* the trace ended before it did */
 	uint32_t proc;		/* index of the process, for the diagnosis itself */
+	uint32_t worker;	/* 1 + index of the worker process whose batch was waited for; 0 none */
 	uint64_t busy_start;	/* when the busy time before it began */
 	uint64_t cause_ns[DL_CAUSE_CNT];	/* adds up to end - start exactly */
 	DL_VEC(struct dl_step) steps;	/* only for the worst gaps */
@@ -80,6 +81,24 @@ struct dl_device_report {
 	struct dl_charge causes[DL_CAUSE_CNT];	/* ns add up to idle_ns exactly */
 };
 
+/* What of the idle time, or of the waits, is one trainer's or was spent on one loader's batches. */
+struct dl_part {
+	uint64_t idle_ns;	/* adds up with cause_ns exactly */
+	uint64_t span_ns;	/* observed; a loader has its trainer's */
+	uint64_t cause_ns[DL_CAUSE_CNT];
+	bool has_cause;		/* false: nothing to blame */
+	bool healthy;		/* it hardly waited */
+	enum dl_cause cause;	/* the main one */
+	double share;		/* of idle_ns, 0 .. 1 */
+};
+
+struct dl_trainer_report {
+	uint32_t pid;
+	uint32_t proc;		/* index of the process, for the diagnosis itself: a pid can come again */
+	int32_t rank;		/* -1 none */
+	struct dl_part part;	/* of all its devices together, or of its waits */
+};
+
 /* Without GPU data: the trainer's waits for batches. */
 struct dl_waits_report {
 	uint64_t total_ns;	/* adds up with causes exactly */
@@ -95,12 +114,14 @@ struct dl_dist {
 /* One loader of one trainer. */
 struct dl_loader_report {
 	uint32_t trainer_pid;
+	uint32_t proc;		/* of the trainer, as above */
 	uint32_t index;		/* 0, 1, ... in order of appearance */
 	uint32_t workers;	/* at most alive at once; 0 for loading in the trainer */
 	uint64_t batches;	/* 0 where they cannot be counted */
 	struct dl_dist wait;	/* trainer (or pin thread) waiting for the batch to be made */
 	struct dl_dist produce;	/* worker: index received to batch put */
 	struct dl_dist deliver;	/* batch put to hand-over done */
+	struct dl_part part;	/* gaps or waits that led to one of its workers */
 };
 
 enum dl_block_kind {
@@ -182,6 +203,7 @@ struct dl_report {
 	struct dl_waits_report waits;
 	DL_VEC(struct dl_gap) worst;	/* longest first, with their steps */
 	DL_VEC(struct dl_proc_report) procs;
+	DL_VEC(struct dl_trainer_report) trainers;
 	DL_VEC(struct dl_loader_report) loaders;
 	DL_VEC(struct dl_copy_row) copies;
 	struct dl_crash_report *crash;	/* NULL none */

@@ -12,6 +12,19 @@ struct dl_trace_info;
 
 int dl_sum_procs(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_sum_loaders(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
+/* The trainers, whose parts are empty yet; loaders come from dl_sum_loaders. */
+int dl_sum_trainers(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
+
+/* Adds a gap or a wait to its trainer and to its loader, and observed time to a trainer (an index) and its loaders. */
+void dl_part_gap(struct dl_report *r, const struct dl_timeline *tl, const struct dl_gap *gap);
+void dl_part_span(struct dl_report *r, uint32_t proc, uint64_t ns);
+
+/* Names the main cause of each part. */
+void dl_judge_parts(struct dl_report *r);
+
+/* Idle, or waiting, for less than this share of the time: there is nothing to blame. */
+#define DL_HEALTHY_SHARE 0.05
+
 int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_find_crash(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);

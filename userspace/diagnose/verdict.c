@@ -14,8 +14,6 @@
 
 #include "base/str.h"
 
-#define HEALTHY_SHARE 0.05	/* idle, or waiting, less than this: there is nothing to blame */
-
 struct facts {
 	struct dl_report *r;
 	const struct dl_timeline *tl;
@@ -391,7 +389,7 @@ static void say_all(struct facts *f)
 		dl_str_add(f->text, "Nothing to explain: no kernel ran and no trainer waited for a batch in this recording");
 		return;
 	}
-	if (idle_share < HEALTHY_SHARE || !f->cause_ns) {
+	if (idle_share < DL_HEALTHY_SHARE || !f->cause_ns) {
 		v->healthy = true;
 		say_nothing_to_blame(f, idle_share);
 		return;
@@ -407,6 +405,35 @@ static void say_all(struct facts *f)
 		dl_str_add(f->text, ", most of it seen through a lock (the GIL) that it held");
 }
 
+/* Several trainers with several causes: each is named. */
+static void say_trainers(struct facts *f)
+{
+	const struct dl_trainer_report *first = NULL;
+	const char *sep = "; by trainer: ";
+	bool differ = false;
+
+	vec_for_each(&f->r->trainers, t) {
+		if (!first)
+			first = t;
+		differ |= t->part.has_cause != first->part.has_cause || t->part.cause != first->part.cause;
+	}
+	if (!differ)
+		return;
+	vec_for_each(&f->r->trainers, t) {
+		if (!t->part.span_ns)
+			continue;
+		if (t->rank >= 0)
+			dl_str_addf(f->text, "%srank %d (pid %u) ", sep, t->rank, t->pid);
+		else
+			dl_str_addf(f->text, "%spid %u ", sep, t->pid);
+		if (t->part.has_cause)
+			dl_str_addf(f->text, "%s %.0f %%", dl_cause_id(t->part.cause), 100 * t->part.share);
+		else
+			dl_str_add(f->text, "hardly waited");
+		sep = ", ";
+	}
+}
+
 int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
 	struct dl_str text = {};
@@ -416,6 +443,7 @@ int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl
 	find_environment(&f);
 	find_work(&f);
 	say_all(&f);
+	say_trainers(&f);
 	r->verdict.text = dl_str_take(&text);
 	return !r->verdict.text || f.err ? dl_oom(d) : 0;
 }

@@ -12,6 +12,7 @@
 
 #include "diagnose/diagnose.h"
 #include "diagnose/evidence.h"
+#include "diagnose/summary.h"
 
 #define JOIN_NS 2000000ULL	/* a longer run between two blocks is a step of the training */
 
@@ -149,6 +150,7 @@ static int do_trainer(struct trainer_waits *tw)
 		err = explain_wait(tw, p->main, &gap, false, tw->ledger);
 		for (int c = 0; c < DL_CAUSE_CNT; c++)
 			tw->ledger->causes[c].gaps += gap.cause_ns[c] != 0;
+		dl_part_gap(tw->r, tw->tl, &gap);
 		tw->r->waits.total_ns += gap.end - gap.start;
 		tw->r->waits.cnt++;
 		err = err ? err : dl_keep_worst(tw->r, &gap, tw->opts->worst_cnt);
@@ -160,7 +162,10 @@ static int do_trainer(struct trainer_waits *tw)
 			from = tw->opts->from_ts;
 		if (to > tw->opts->to_ts)
 			to = tw->opts->to_ts;
-		tw->r->waits.wall_ns += to > from ? to - from : 0;
+		if (to > from) {
+			tw->r->waits.wall_ns += to - from;
+			dl_part_span(tw->r, tw->proc, to - from);
+		}
 	}
 	vec_free(&spans);
 	return err;

@@ -236,6 +236,15 @@ static bool visit(struct visited *v, uint32_t thread, uint64_t t)
 	return true;
 }
 
+/* The first worker that the path comes to made the batch that was waited for. */
+static void note_worker(struct dl_walk *w, uint32_t thread)
+{
+	uint32_t proc = w->tl->threads.v[thread].proc;
+
+	if (w->gap && !w->gap->worker && proc != DL_NONE && w->tl->procs.v[proc].role == DL_ROLE_WORKER)
+		w->gap->worker = proc + 1;
+}
+
 /* One blocked segment. Moves *thread and *t to where the walk goes on. */
 static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint32_t seg, uint64_t floor,
 			 struct visited *visited)
@@ -266,6 +275,7 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 	if (why == DL_WHY_DATA || why == DL_WHY_CHILD || why == DL_WHY_NETWORK) {
 		next = data_source(w->tl, *thread, seg, *t, &cause);
 		if (next != DL_NONE && visit(visited, next, *t)) {
+			note_worker(w, next);
 			*thread = next;
 			w->jumped = true;
 			return;

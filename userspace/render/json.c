@@ -209,6 +209,35 @@ static void add_dist(struct jsonb *b, struct json_object *parent, const char *ke
 	jb_u64(b, o, "max_ns", d->max_ns);
 }
 
+static void add_part(struct jsonb *b, struct json_object *o, const struct dl_part *part)
+{
+	struct json_object *causes, *verdict;
+
+	jb_u64(b, o, "span_ns", part->span_ns);
+	jb_u64(b, o, "idle_ns", part->idle_ns);
+	causes = jb_object(b, o, "causes");
+	for (size_t i = 0; i < DL_CAUSE_CNT; i++)
+		if (part->cause_ns[i])
+			jb_u64(b, causes, dl_cause_id((enum dl_cause)i), part->cause_ns[i]);
+	verdict = jb_object(b, o, "verdict");
+	jb_str(b, verdict, "cause", part->has_cause ? dl_cause_id(part->cause) : NULL);
+	jb_share(b, verdict, "share", part->share);
+	jb_bool(b, verdict, "healthy", part->healthy);
+}
+
+static void add_trainers(struct jsonb *b, struct json_object *root, const struct dl_report *r)
+{
+	struct json_object *list = jb_array(b, root, "trainers");
+
+	vec_for_each(&r->trainers, t) {
+		struct json_object *o = jb_object(b, list, NULL);
+
+		jb_u64(b, o, "pid", t->pid);
+		id_or_null(b, o, "rank", t->rank);
+		add_part(b, o, &t->part);
+	}
+}
+
 static void add_loaders(struct jsonb *b, struct json_object *root, const struct dl_report *r)
 {
 	struct json_object *list = jb_array(b, root, "loaders");
@@ -223,6 +252,7 @@ static void add_loaders(struct jsonb *b, struct json_object *root, const struct 
 		add_dist(b, o, "wait", &l->wait);
 		add_dist(b, o, "produce", &l->produce);
 		add_dist(b, o, "deliver", &l->deliver);
+		add_part(b, o, &l->part);
 	}
 }
 
@@ -299,6 +329,7 @@ int dl_render_json(const struct dl_report *r, FILE *out, struct dl_diag *d)
 	vec_for_each(&r->procs, p)
 		add_process(&b, list, r, p);
 	add_crash(&b, root, r);
+	add_trainers(&b, root, r);
 	add_loaders(&b, root, r);
 	add_copies(&b, root, r);
 	add_worst(&b, root, r);

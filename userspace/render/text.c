@@ -368,6 +368,7 @@ int dl_render_text(const struct dl_report *r, const struct dl_text_opts *opts, F
 		tx_devices(&t, r);
 		tx_waits(&t, r);
 		tx_gaps(&t, r);
+		tx_trainers(&t, r);
 		tx_batches(&t, r);
 		tx_processes(&t, r);
 		tx_copies(&t, r);

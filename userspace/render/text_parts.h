@@ -14,6 +14,7 @@ void tx_devices(struct tx *t, const struct dl_report *r);
 void tx_waits(struct tx *t, const struct dl_report *r);
 void tx_gaps(struct tx *t, const struct dl_report *r);
 void tx_processes(struct tx *t, const struct dl_report *r);
+void tx_trainers(struct tx *t, const struct dl_report *r);	/* only where there are several */
 void tx_batches(struct tx *t, const struct dl_report *r);
 void tx_copies(struct tx *t, const struct dl_report *r);
 void tx_recording(struct tx *t, const struct dl_report *r);

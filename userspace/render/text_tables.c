@@ -12,10 +12,14 @@
 
 enum {
 	MAX_PROCS = 24,		/* rows of the process table */
+	PART_CAUSES = 3,	/* causes named for a trainer or a loader */
 };
 
 /* A kind of wait gets a column of its own from this share of some process's life on. */
 #define KIND_MIN_SHARE 0.01
+
+/* A cause with less of a trainer's or a loader's time than this is not named. */
+#define PART_MIN_SHARE 0.01
 
 /* As far as it lies in the recording. */
 static uint64_t life(const struct dl_report *r, const struct dl_proc_report *p)
@@ -28,6 +32,18 @@ static uint64_t life(const struct dl_report *r, const struct dl_proc_report *p)
 static double share_of(uint64_t part, uint64_t whole)
 {
 	return whole ? (double)part / (double)whole : 0;
+}
+
+static void add_share(struct tx *t, struct tx_table *tab, uint64_t part, uint64_t whole)
+{
+	const double pct = share_of(part, whole) * 100;
+	char text[32] = "";
+
+	if (pct >= 0.5)
+		snprintf(text, sizeof(text), "%.0f %%", pct);
+	else if (part)
+		snprintf(text, sizeof(text), "<1 %%");
+	tx_cell(t, tab, text);
 }
 
 /* --- batches ------------------------------------------------------------------------------- */
@@ -73,6 +89,75 @@ static void loader_title(struct tx *t, const struct dl_report *r, const struct d
 		tx_para(t, 2, "", s.s);
 }
 
+/* "decode 81 %, ipc 9 %": the main causes of a part. */
+static void add_part_causes(struct dl_str *s, const struct dl_part *part)
+{
+	bool told[DL_CAUSE_CNT] = {};
+
+	for (int n = 0; n < PART_CAUSES; n++) {
+		int most = -1;
+
+		for (int c = 0; c < DL_CAUSE_CNT; c++) {
+			if (!told[c] && part->cause_ns[c] && (most < 0 || part->cause_ns[c] > part->cause_ns[most]))
+				most = c;
+		}
+		if (most < 0 || (double)part->cause_ns[most] < PART_MIN_SHARE * (double)part->idle_ns)
+			return;
+		told[most] = true;
+		dl_str_addf(s, "%s%s %.0f %%", n ? ", " : "", dl_cause_id((enum dl_cause)most),
+			    100 * share_of(part->cause_ns[most], part->idle_ns));
+	}
+}
+
+static void loader_part(struct tx *t, const struct dl_report *r, const struct dl_loader_report *l)
+{
+	_cleanup_(dl_str_fini) struct dl_str s = {};
+	tx_buf a;
+
+	if (!l->part.idle_ns)
+		return;
+	dl_str_addf(&s, "%s %s for its batches: ", r->has_gpu ? "The GPU was idle" : "The trainer waited",
+		    tx_ns(a, l->part.idle_ns));
+	add_part_causes(&s, &l->part);
+	if (s.err)
+		t->s.err = s.err;
+	else
+		tx_para(t, 4, "", s.s);
+}
+
+void tx_trainers(struct tx *t, const struct dl_report *r)
+{
+	const struct tx_col cols[] = {
+		TX_LEFT(""), TX_RIGHT("pid"), TX_RIGHT("seen"), TX_RIGHT(r->has_gpu ? "GPU idle" : "waited"),
+		TX_RIGHT("share"), TX_LEFT("main causes"),
+	};
+	struct tx_table tab = { .cols = cols, .col_cnt = ARRAY_SIZE(cols) };
+
+	if (r->trainers.cnt < 2)
+		return;
+	tx_head(t, "TRAINERS");
+	vec_for_each(&r->trainers, tr) {
+		_cleanup_(dl_str_fini) struct dl_str who = {}, causes = {};
+		tx_buf buf;
+
+		dl_who(&who, r, tr->pid, DL_ROLE_TRAINER);
+		add_part_causes(&causes, &tr->part);
+		if (who.err || causes.err) {
+			t->s.err = -ENOMEM;
+			break;
+		}
+		tx_table_row(&tab);
+		tx_cell(t, &tab, who.s);
+		snprintf(buf, sizeof(buf), "%" PRIu32, tr->pid);
+		tx_cell(t, &tab, buf);
+		tx_cell(t, &tab, tx_ns(buf, tr->part.span_ns));
+		tx_cell(t, &tab, tx_ns(buf, tr->part.idle_ns));
+		add_share(t, &tab, tr->part.idle_ns, tr->part.span_ns);
+		tx_cell(t, &tab, tr->part.healthy ? "none: it hardly waited" : causes.s ? causes.s : "");
+	}
+	tx_table_print(t, &tab, 2);
+}
+
 void tx_batches(struct tx *t, const struct dl_report *r)
 {
 	static const struct tx_col cols[] = {
@@ -87,6 +172,8 @@ void tx_batches(struct tx *t, const struct dl_report *r)
 		struct tx_table tab = { .cols = cols, .col_cnt = ARRAY_SIZE(cols) };
 
 		loader_title(t, r, l);
+		if (r->loaders.cnt > 1)
+			loader_part(t, r, l);
 		add_dist(t, &tab, "waiting for a batch", &l->wait);
 		add_dist(t, &tab, l->workers ? "making it, in a worker" : "making it", &l->produce);
 		add_dist(t, &tab, "handing it over", &l->deliver);
@@ -116,18 +203,6 @@ static void choose_cols(struct proc_cols *c, const struct dl_report *r)
 			c->kind[k] |= share_of(p->blocked_ns[k], life(r, p)) >= KIND_MIN_SHARE;
 	}
 	c->kind[DL_BLOCK_ON_OTHER] = true;	/* takes what has no column */
-}
-
-static void add_share(struct tx *t, struct tx_table *tab, uint64_t part, uint64_t whole)
-{
-	const double pct = share_of(part, whole) * 100;
-	char text[32] = "";
-
-	if (pct >= 0.5)
-		snprintf(text, sizeof(text), "%.0f %%", pct);
-	else if (part)
-		snprintf(text, sizeof(text), "<1 %%");
-	tx_cell(t, tab, text);
 }
 
 static void add_proc(struct tx *t, struct tx_table *tab, const struct dl_report *r,
