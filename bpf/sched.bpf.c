@@ -94,6 +94,7 @@ static __always_inline bool fill_prev(struct dl_ev_switch *ev, struct task_struc
 	ev->maj_flt = prev->maj_flt;
 	ev->switches = prev->nvcsw + prev->nivcsw;
 	ev->throttle_cnt = dl_task_throttle(prev);
+	ev->cpus_allowed = prev->nr_cpus_allowed;
 
 	if (dl_task_compat(prev)) {
 		ev->flags |= DL_SW_COMPAT;

@@ -363,6 +363,7 @@ static struct dl_ev_switch switch_out(struct synth *s, uint64_t ts, uint32_t cpu
 		ev.flags = wait->flags;
 		ev.stack = wait->stack;
 		ev.throttle_cnt = wait->throttle_cnt;
+		ev.cpus_allowed = wait->cpus_allowed;
 	}
 	if (tid) {
 		ev.exec_ns = t->exec_ns;

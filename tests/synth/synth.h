@@ -86,6 +86,7 @@ struct synth_wait {
 	uint16_t flags;		/* enum dl_switch_flag */
 	uint32_t stack;		/* from synth_stack() */
 	uint32_t throttle_cnt;
+	uint32_t cpus_allowed;	/* 0 unknown */
 	uint32_t min_flt, maj_flt;	/* faults since the thread's last switch */
 	uint32_t lost;		/* switches of this thread that the trace lacks */
 };

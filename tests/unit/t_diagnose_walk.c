@@ -113,15 +113,29 @@ TEST(twin_unknown_waker)
 				  SYNTH_SLEEP, 0, -1), DL_CAUSE_UNEXPLAINED);
 }
 
-static struct dl_report *worker_runnable(bool throttled)
+/* Two of the machine's four CPUs idle all the time. */
+static void env_host(struct synth *s)
+{
+	struct dl_ev_env_host ev = { .h = { .kind = DL_EV_ENV_HOST, .size = sizeof(ev), .ts = AT(0) }, .cpus = 4 };
+
+	synth_event(s, &ev.h);
+	ev.h.ts = AT(60);
+	ev.idle_ns = MS(120);
+	synth_event(s, &ev.h);
+}
+
+static struct dl_report *worker_runnable(bool throttled, uint32_t cpus_allowed)
 {
 	struct synth *s = job_new();
+
+	env_host(s);
 
 	synth_foreign(s, STRANGER, STRANGER, "stress");
 	two_steps(s);
 	/* preempted at 21, runs again at 48 when the stranger gives the CPU up */
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(21), SYNTH_RUNNABLE,
-		  WAIT(-1, .flags = DL_SW_QUARTET | DL_SW_EXCEPTION, .throttle_cnt = throttled));
+		  WAIT(-1, .flags = DL_SW_QUARTET | DL_SW_EXCEPTION, .throttle_cnt = throttled,
+		       .cpus_allowed = cpus_allowed));
 	synth_run(s, 1, STRANGER, STRANGER, AT(21), AT(48), SYNTH_RUNNABLE, NULL);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
 	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
@@ -131,16 +145,31 @@ static struct dl_report *worker_runnable(bool throttled)
 
 TEST(twin_contention)
 {
-	struct dl_report *r = worker_runnable(false);
+	struct dl_report *r = worker_runnable(false, 4);
 
 	CHECK(strstr(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].detail, "stress"));
 	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].own_tree_ns, 0);
+	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].affinity_ns, 0);
+	CHECK(!strstr(r->verdict.text, "affinity"));
+	check_27ms(r, DL_CAUSE_CPU_CONTENTION);
+}
+
+/* The same wait of a worker that may run on one CPU only, while others idle: said as what it is. */
+TEST(twin_contention_by_affinity)
+{
+	struct dl_report *r = worker_runnable(false, 1);
+
+	CHECK_EQ(r->cpus, 4);
+	CHECK_NEAR(r->cpu_idle * 100, 50, 1e-6);
+	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].affinity_ns, MS(27));
+	CHECK(strstr(r->verdict.text, "affinity"));
+	CHECK(strstr(r->verdict.text, "idle for 50 %"));
 	check_27ms(r, DL_CAUSE_CPU_CONTENTION);
 }
 
 TEST(twin_quota)
 {
-	check_27ms(worker_runnable(true), DL_CAUSE_CPU_QUOTA);
+	check_27ms(worker_runnable(true, 4), DL_CAUSE_CPU_QUOTA);
 }
 
 /* Another process holds a lock that is not private, and computes: the lock is the cause. */

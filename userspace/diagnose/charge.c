@@ -63,6 +63,8 @@ static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint
 		c->estimated_ns += ns;
 	if (what->own_tree)
 		c->own_tree_ns += ns;
+	if (what->affinity)
+		c->affinity_ns += ns;
 	if (what->kind) {
 		uint64_t key = dl_evidence_key(what->kind, what->id);
 
@@ -75,8 +77,8 @@ static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint
 void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 	       const struct dl_what *what)
 {
-	struct dl_what refill = { "ran: refilling the GPU after a synchronise", DL_EVI_THREAD, thread,
-				  false, false };
+	struct dl_what refill = { .text = "ran: refilling the GPU after a synchronise", .kind = DL_EVI_THREAD,
+				  .id = thread };
 	uint64_t part;
 
 	if (start >= end)

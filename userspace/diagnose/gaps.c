@@ -76,8 +76,8 @@ static const struct dl_copy *copy_before(const struct dl_proc *p, const struct d
 static void charge_asked(struct dl_walk *w, const struct device *dev, const struct dl_kern *k,
 			 uint32_t thread, uint64_t t, uint64_t floor)
 {
-	struct dl_what copy = { "the device waited for a copy", DL_EVI_NAME, 0, false, false };
-	struct dl_what gpu = { "enqueued, the device had not started it", DL_EVI_NAME, k->name, false, false };
+	struct dl_what copy = { .text = "the device waited for a copy", .kind = DL_EVI_NAME };
+	struct dl_what gpu = { .text = "enqueued, the device had not started it", .kind = DL_EVI_NAME, .id = k->name };
 
 	while (t > floor) {
 		uint64_t next = 0, from = floor;
@@ -134,7 +134,7 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 		charge_asked(&w, dev, k, thread, gap->end, asked);
 	find_sync(&w, dev->tl, thread, gap);
 	if (thread == DL_IDLE) {
-		struct dl_what lost = { "the process's main thread is not known", 0, 0, false, false };
+		struct dl_what lost = { .text = "the process's main thread is not known" };
 
 		dl_charge(&w, DL_CAUSE_UNEXPLAINED, thread, gap->start, asked, &lost);
 	} else {

@@ -32,6 +32,7 @@ struct dl_charge {
 	uint64_t via_lock_ns;	/* of which reached by looking through a lock, the GIL included */
 	uint64_t gaps;		/* gaps in which it has a part */
 	uint64_t own_tree_ns;	/* cpu-contention: the CPU was held by the recorded tree itself */
+	uint64_t affinity_ns;	/* cpu-contention: of threads that may not run on every CPU of the machine */
 	uint64_t estimated_ns;	/* of which split by samples, an estimate */
 	char *detail;		/* one line of evidence: who, what; NULL none */
 };
@@ -197,6 +198,8 @@ struct dl_report {
 	bool has_gpu;		/* devices are charged; else waits */
 	char *host, *kernel, *target_cmdline;
 	uint32_t target_pid;
+	uint32_t cpus;		/* online on the machine; 0 unknown */
+	double cpu_idle;	/* share of all CPUs' time in which they were idle, 0 .. 1; below 0 unknown */
 
 	struct dl_verdict verdict;
 	DL_VEC(struct dl_device_report) devices;

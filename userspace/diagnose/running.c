@@ -359,7 +359,7 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	uint64_t part[DL_CAUSE_CNT] = {}, len = end - start;
-	struct dl_what what = { cause_text[base], DL_EVI_THREAD, thread, false, false };
+	struct dl_what what = { .text = cause_text[base], .kind = DL_EVI_THREAD, .id = thread };
 	uint32_t cnt[DL_SMP_CNT] = {}, total;
 
 	total = th->samples.cnt ? count_samples(th, start, end, cnt) : 0;
@@ -372,7 +372,7 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 			part[cause] += (uint64_t)((unsigned __int128)len * cnt[c] / total);
 	}
 	for (int c = 0; c < DL_CAUSE_CNT; c++) {
-		struct dl_what est = { cause_text[c], DL_EVI_THREAD, thread, true, false };
+		struct dl_what est = { .text = cause_text[c], .kind = DL_EVI_THREAD, .id = thread, .estimated = true };
 
 		if (!part[c])
 			continue;
@@ -386,7 +386,7 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
-	struct dl_what startup = { cause_text[DL_CAUSE_STARTUP], DL_EVI_THREAD, thread, false, false };
+	struct dl_what startup = { .text = cause_text[DL_CAUSE_STARTUP], .kind = DL_EVI_THREAD, .id = thread };
 	enum dl_cause base = dl_role_cause(w->tl, thread, end);
 	uint64_t from;
 
@@ -423,7 +423,7 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_
 
 		if (a) {
 			const char *name = dl_string(tl, tl->procs.v[th->proc].pid, a->name);
-			struct dl_what what = { name ? name : "driver call", DL_EVI_NAME, a->name, false, false };
+			struct dl_what what = { .text = name ? name : "driver call", .kind = DL_EVI_NAME, .id = a->name };
 
 			if (a->start > from)
 				from = a->start;

@@ -38,12 +38,16 @@ static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq 
 	return kthread;
 }
 
-static void charge_held(struct dl_walk *w, uint32_t thread, uint32_t who, uint64_t start, uint64_t end)
+static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
 {
 	char text[96] = "ready to run, another process had the CPU";
-	struct dl_what what = { text, who == DL_NONE ? 0 : DL_EVI_THREAD, who == DL_NONE ? 0 : who, false,
-				who != DL_NONE && w->tl->threads.v[who].proc != DL_NONE };
+	struct dl_what what = { .text = text, .affinity = affinity };
 
+	if (who != DL_NONE) {
+		what.kind = DL_EVI_THREAD;
+		what.id = who;
+		what.own_tree = w->tl->threads.v[who].proc != DL_NONE;
+	}
 	if (who != DL_NONE && w->want_steps) {
 		const struct dl_thread *th = &w->tl->threads.v[who];
 
@@ -70,6 +74,8 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 	uint32_t foreign = foreign_holder(w->tl, &th->rqs.v[th->segs.v[seg].ref]);
 	uint16_t cpu = awaited_cpu(th, seg);
 	const struct dl_cpu *c = cpu < w->tl->cpus.cnt ? &w->tl->cpus.v[cpu] : NULL;
+	uint32_t allowed = th->rqs.v[th->segs.v[seg].ref].cpus_allowed;
+	bool affinity = allowed && allowed < w->tl->cpus_online;
 
 	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
 		const struct dl_cpu_run *run = &c->runs.v[i];
@@ -78,13 +84,13 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 		if (run->end <= start)
 			break;
 		if (run->end < end) {
-			charge_held(w, thread, foreign, run->end, end);
+			charge_held(w, thread, affinity, foreign, run->end, end);
 			end = run->end;
 		}
-		charge_held(w, thread, run->thread, from, end);
+		charge_held(w, thread, affinity, run->thread, from, end);
 		end = from;
 	}
-	charge_held(w, thread, foreign, start, end);
+	charge_held(w, thread, affinity, foreign, start, end);
 }
 
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
@@ -92,8 +98,8 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
 	uint64_t whole = dl_seg_end(th, seg) - th->segs.v[seg].start;
-	struct dl_what what = { "ready to run, its cgroup had used up its CPU time", DL_EVI_THREAD, thread,
-				false, false };
+	struct dl_what what = { .text = "ready to run, its cgroup had used up its CPU time", .kind = DL_EVI_THREAD,
+				.id = thread };
 	const struct dl_wait *wait = wait_before(th, seg);
 
 	if (rq->throttled) {

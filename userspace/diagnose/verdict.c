@@ -14,6 +14,8 @@
 
 #include "base/str.h"
 
+#define IDLE_CPUS 0.2	/* CPUs that idle more than this are CPUs that could have been used */
+
 struct facts {
 	struct dl_report *r;
 	const struct dl_timeline *tl;
@@ -174,6 +176,12 @@ static void say_contention(struct facts *f)
 
 	dl_str_addf(f->text, "threads that had to run waited for a CPU, %.0f %% of that behind the job itself", own * 100);
 	say_detail(f);
+	if (f->charge && f->charge->affinity_ns * 2 > f->charge->ns && f->r->cpu_idle > IDLE_CPUS) {
+		dl_str_addf(f->text, "; those threads may run on some of the machine's %u CPUs only (affinity), while the CPUs were idle for %.0f %% of their time",
+			    f->r->cpus, 100 * f->r->cpu_idle);
+		action(f, "Let the job's threads run on more CPUs: they are pinned (taskset, sched_setaffinity, numactl, a cpuset, a launcher's CPU binding)");
+		return;
+	}
 	if (own > 0.5) {
 		if (f->cpus)
 			action(f, "The job has more to run than its %" PRIu64 " CPUs: fewer workers, one thread each (torch.set_num_threads(1), OMP_NUM_THREADS=1), or cheaper work for each sample", f->cpus);
@@ -320,13 +328,38 @@ static void find_cause(struct facts *f)
 	f->via_lock_ns = f->charge ? f->charge->via_lock_ns : 0;
 }
 
+/* How much of the machine's CPU time nobody wanted, from the first to the last look. */
+static void find_idle_cpus(struct facts *f)
+{
+	const struct dl_ev_env_host *first = NULL, *last = NULL;
+	double all_ns;
+
+	vec_for_each(&f->tl->env, k) {
+		if (k->ev->kind != DL_EV_ENV_HOST)
+			continue;
+		last = (const void *)k->ev;
+		first = first ? first : last;
+	}
+	f->r->cpus = last ? last->cpus : 0;
+	f->r->cpu_idle = -1;
+	if (!last || last->h.ts <= first->h.ts || !last->cpus || last->idle_ns < first->idle_ns)
+		return;
+	all_ns = (double)(last->h.ts - first->h.ts) * last->cpus;
+	f->r->cpu_idle = (double)(last->idle_ns - first->idle_ns) / all_ns;
+	if (f->r->cpu_idle > 1)
+		f->r->cpu_idle = 1;
+}
+
 static void find_environment(struct facts *f)
 {
+	find_idle_cpus(f);
 	vec_for_each(&f->tl->env, k) {
 		if (k->ev->kind == DL_EV_ENV_PROC) {
 			const struct dl_ev_env_proc *p = (const void *)k->ev;
 
-			f->cpus = p->cpus_allowed;
+			/* The trainer's, unless it alone was pinned. */
+			if (p->cpus_allowed > f->cpus)
+				f->cpus = p->cpus_allowed;
 		} else if (k->ev->kind == DL_EV_ENV_CGROUP) {
 			const struct dl_ev_env_cgroup *c = (const void *)k->ev;
 			double cpus = c->cpu_period_ns && c->cpu_quota_ns ?

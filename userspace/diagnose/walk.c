@@ -91,8 +91,7 @@ static bool works_for_batch(enum dl_role role)
 static void look_through(struct dl_walk *w, uint32_t thread, uint32_t holder, uint64_t start, uint64_t end,
 			 enum dl_cause relabel, enum dl_cause otherwise)
 {
-	struct dl_what what = { "waited for a lock, its holder is not known", DL_EVI_THREAD, thread,
-				false, false };
+	struct dl_what what = { .text = "waited for a lock, its holder is not known", .kind = DL_EVI_THREAD, .id = thread };
 	enum dl_cause outer = w->relabel;
 
 	if (holder == DL_NONE || holder == DL_IDLE || holder == thread || w->via_lock >= DEPTH_MAX ||
@@ -204,7 +203,7 @@ static void charge_wait(struct dl_walk *w, uint32_t thread, uint32_t seg, enum d
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_wait *wait = dl_seg_wait(th, &th->segs.v[seg]);
-	struct dl_what what = { text, DL_EVI_THREAD, thread, false, false };
+	struct dl_what what = { .text = text, .kind = DL_EVI_THREAD, .id = thread };
 	char detailed[96];
 
 	if (cause == DL_CAUSE_STORAGE && wait->file_ino) {
@@ -289,7 +288,7 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 
 void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor)
 {
-	struct dl_what lost = { "not known: events are missing", 0, 0, false, false };
+	struct dl_what lost = { .text = "not known: events are missing" };
 	struct visited visited = {};
 
 	visit(&visited, thread, t);

@@ -71,7 +71,7 @@ struct dl_walk {
 void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor);
 
 /* Charges [start, end] of the thread to a cause. what: the step's text and its evidence. */
-struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree; };
+struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree, affinity; };
 void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 	       const struct dl_what *what);
 

@@ -48,6 +48,11 @@ static void add_trace(struct jsonb *b, struct json_object *root, const struct dl
 	jb_str(b, o, "kernel", r->kernel);
 	jb_str(b, o, "command", r->target_cmdline);
 	jb_u64(b, o, "target_pid", r->target_pid);
+	jb_u64(b, o, "cpus", r->cpus);
+	if (r->cpu_idle < 0)
+		jb_null(b, o, "cpu_idle");
+	else
+		jb_share(b, o, "cpu_idle", r->cpu_idle);
 }
 
 static void add_verdict(struct jsonb *b, struct json_object *root, const struct dl_report *r)
@@ -81,6 +86,7 @@ static void add_causes(struct jsonb *b, struct json_object *parent, const struct
 		jb_u64(b, o, "gaps", c->gaps);
 		jb_u64(b, o, "via_lock_ns", c->via_lock_ns);
 		jb_u64(b, o, "own_tree_ns", c->own_tree_ns);
+		jb_u64(b, o, "affinity_ns", c->affinity_ns);
 		jb_u64(b, o, "estimated_ns", c->estimated_ns);
 		jb_str(b, o, "detail", c->detail);
 	}

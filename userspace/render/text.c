@@ -216,6 +216,9 @@ static void charge_notes(struct tx_table *tab, enum dl_cause cause, const struct
 		dl_str_addf(&s, "the CPUs were held by this job itself for %s, by others for %s\n",
 			    tx_ns(a, c->own_tree_ns),
 			    tx_ns(b, c->ns > c->own_tree_ns ? c->ns - c->own_tree_ns : 0));
+	if (c->affinity_ns)
+		dl_str_addf(&s, "%s of it by threads that may not run on every CPU (affinity)\n",
+			    c->affinity_ns >= c->ns ? "all" : tx_ns(a, c->affinity_ns));
 	if (c->via_lock_ns)
 		dl_str_addf(&s, "%s of it while holding a lock or the GIL that the next one waited for\n",
 			    c->via_lock_ns >= c->ns ? "all" : tx_ns(a, c->via_lock_ns));

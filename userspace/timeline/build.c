@@ -209,6 +209,8 @@ static int on_mark(struct dl_timeline *tl, const struct dl_hdr *ev)
 
 static int on_env(struct dl_timeline *tl, const struct dl_hdr *ev)
 {
+	if (ev->kind == DL_EV_ENV_HOST)
+		tl->cpus_online = ((const struct dl_ev_env_host *)ev)->cpus;
 	return keep(&tl->env, ev);
 }
 

@@ -184,6 +184,7 @@ static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_s
 	int err;
 
 	take_totals(th, ev);
+	th->cpus_allowed = ev->cpus_allowed;
 	if ((ev->flags & DL_SW_QUARTET) && !p->quartet) {
 		p->quartet = true;
 		p->ready = ev->h.ts;
@@ -195,7 +196,7 @@ static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_s
 		return err;
 	if (still_runnable) {
 		struct dl_rq rq = { .before = DL_NONE, .preempted_by = dl_tl_thread(tl, ev->next_tid),
-				    .throttled = ev->throttle_cnt };
+				    .throttled = ev->throttle_cnt, .cpus_allowed = ev->cpus_allowed };
 
 		th = &tl->threads.v[idx];	/* dl_tl_thread may have moved it */
 		return push_runnable(th, ev->h.ts, ev->h.cpu, &rq);
@@ -300,6 +301,7 @@ int dl_tl_wake(struct dl_timeline *tl, const struct dl_ev_wake *ev)
 	if (!own)
 		return 0;
 	th = &tl->threads.v[wakee];
+	rq.cpus_allowed = th->cpus_allowed;
 	last = vec_last(&th->segs);
 	if (!last)
 		return push_runnable(th, ev->h.ts, ev->h.cpu, &rq);

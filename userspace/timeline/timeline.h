@@ -63,6 +63,7 @@ struct dl_rq {
 	uint32_t preempted_by;	/* thread that took the CPU away; DL_NONE when it was woken */
 	bool throttled;		/* its cgroup was over quota */
 	bool fresh;		/* first wake of a new thread */
+	uint32_t cpus_allowed;	/* CPUs that it may run on; 0 unknown */
 };
 
 struct dl_woke {		/* a wake that a thread made */
@@ -106,6 +107,7 @@ struct dl_thread {
 	uint32_t maj_flt, first_maj_flt;
 	char name[16 + 1];
 	bool kthread, has_totals;
+	uint32_t cpus_allowed;	/* as of its last switch; 0 unknown */
 	uint32_t outs, sigblock_outs;	/* switch-outs, and those with nearly all signals blocked */
 	enum dl_role role;
 	DL_VEC(struct dl_seg) segs;
@@ -232,6 +234,7 @@ struct dl_timeline {
 	struct dl_text_vec absent;
 	struct dl_kept_vec crash;	/* SIGNAL, SIGBUS_MAP, SIGNAL_DELIVER, OOM_KILL, EXIT, MARK */
 	struct dl_kept_vec env;	/* ENV_* */
+	uint32_t cpus_online;	/* 0 unknown */
 	struct dl_kept_vec clocks;	/* GPU_CLOCK */
 	struct dl_map tids, pids;	/* the newest thread and process of an id */
 	struct dl_map strings;		/* pid << 32 | id -> index in texts */
