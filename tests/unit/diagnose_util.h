@@ -56,6 +56,24 @@ static inline void print_chains(const struct dl_report *r)
 	}
 }
 
+/* The trainer's step behind a hand-over at t: it launches a kernel at t + 0.1 that runs for 10. */
+static inline void step(struct synth *s, double t, uint32_t corr)
+{
+	synth_api(s, AT(t + 0.1), AT(t + 0.11), TRAINER, TRAINER, corr, DL_CALL_LAUNCH, "cudaLaunchKernel");
+	synth_kernel(s, AT(t + 0.12), AT(t + 10.12), TRAINER, 0, 7, corr, "train_step");
+}
+
+/* Steps at 10 (kernel 10.12 .. 20.12) and at 50 (kernel from 50.12): one gap of exactly 30 ms. The
+ * trainer waits at its result pipe from 11 on, the feeder's write at 50 ends that. */
+static inline void two_steps(struct synth *s)
+{
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(50), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
+}
+
 /* Finishes the trace and diagnoses it; the caller frees the report. */
 static inline struct dl_report *job_report(struct synth *s, const struct dl_diagnose_opts *opts)
 {

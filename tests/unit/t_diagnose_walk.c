@@ -3,24 +3,6 @@
  * milliseconds and what must be charged to what. */
 #include "unit/diagnose_util.h"
 
-/* The trainer's step behind a hand-over at t: it launches a kernel at t + 0.1 that runs for 10. */
-static void step(struct synth *s, double t, uint32_t corr)
-{
-	synth_api(s, AT(t + 0.1), AT(t + 0.11), TRAINER, TRAINER, corr, DL_CALL_LAUNCH, "cudaLaunchKernel");
-	synth_kernel(s, AT(t + 0.12), AT(t + 10.12), TRAINER, 0, 7, corr, "train_step");
-}
-
-/* Steps at 10 (kernel 10.12 .. 20.12) and at 50 (kernel from 50.12): one gap of exactly 30 ms. The
- * trainer waits at its result pipe from 11 on, the feeder's write at 50 ends that. */
-static void two_steps(struct synth *s)
-{
-	step(s, 10, 1);
-	step(s, 50, 2);
-	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
-	synth_wake(s, AT(50), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
-	synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
-}
-
 /* The worker computes up to 49, its feeder pickles from 49 to 50. */
 TEST(decode)
 {
@@ -370,28 +352,6 @@ TEST(startup)
 	/* the feeder is younger than 20 ms: its run is start-up too */
 	CHECK_EQ(charged(r, DL_CAUSE_STARTUP), MS(40 - 20.12) + MS(1));
 	CHECK_EQ(charged(r, DL_CAUSE_DECODE), MS(9));
-	dl_report_free(r);
-}
-
-/* Samples divide a worker's running time: 3 of 10 in first touch of shared memory. */
-TEST(shm_by_samples)
-{
-	struct synth *s = job_new();
-	struct dl_report *r;
-	uint32_t stack;
-
-	two_steps(s);
-	stack = synth_stack(s, AT(1), WORKER, "clear_page_erms;shmem_get_folio_gfp;shmem_fault;handle_mm_fault;asm_exc_page_fault", NULL);
-	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
-	for (int i = 0; i < 10; i++)
-		synth_sample(s, AT(21 + 2 * i), 1, WORKER, WORKER, i < 3 ? DL_SAMPLE_KERNEL : DL_SAMPLE_USER, i < 3 ? stack : 0);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
-	r = job_report(s, NULL);
-	check_adds_up(r);
-	CHECK_EQ(charged(r, DL_CAUSE_SHM), MS(49 - 20.12) * 3 / 10);
-	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_SHM].estimated_ns, MS(49 - 20.12) * 3 / 10);
-	CHECK_EQ(charged(r, DL_CAUSE_DECODE), MS(49 - 20.12) - MS(49 - 20.12) * 3 / 10);
 	dl_report_free(r);
 }
 

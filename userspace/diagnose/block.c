@@ -15,17 +15,6 @@
 /* A wait with a deadline this far away is for data (queue.get with a time-out), not for a lock. */
 #define DATA_TIMEOUT_NS 40000000ULL
 
-bool dl_timed_out(const struct dl_wait *w, uint64_t start)
-{
-	uint64_t slack;
-
-	if (!w->deadline || !w->wake_ts || w->deadline <= start)
-		return false;
-	/* The kernel lets poll and select be late by 0.1 % of their time-out (select_estimate_accuracy). */
-	slack = 1000000 + (w->deadline - start) / 1000;
-	return w->wake_ts + 100000 >= w->deadline && w->wake_ts <= w->deadline + slack;
-}
-
 /* The last wake that the thread got before t and that was not about the GIL; DL_NONE none. */
 static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {

@@ -9,7 +9,6 @@
 #define MS 1000000ULL
 #define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
 #define DEATH_NS (20 * MS)	/* before an exit: joins, atexit handlers */
-#define HANDOVER_LEAD_NS 100000	/* unpickling up to the connect */
 #define SAMPLES_MIN 8
 #define SAMPLES_REACH_NS (2000 * MS)
 
@@ -146,73 +145,6 @@ bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t f
 	size_t i = vec_first_at(loading, to + 1);
 
 	return i && loading->v[i - 1].end >= from;
-}
-
-/* --- the hand-over of a batch, in the trainer's main thread --- */
-
-bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w)
-{
-	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
-
-	return w->file_kind == DL_FILE_FIFO && (sys == DL_SYS_POLL || sys == DL_SYS_READ);
-}
-
-bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w)
-{
-	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
-
-	return w->file_kind == DL_FILE_UNIX && (sys == DL_SYS_READ || sys == DL_SYS_POLL ||
-						sys == DL_SYS_CONNECT || sys == DL_SYS_WRITE);
-}
-
-static const struct dl_wait *wait_beside(const struct dl_thread *th, uint32_t seg, int step)
-{
-	for (int i = 0; i < 3; i++) {
-		if ((step < 0 && !seg) || (step > 0 && seg + 1 >= th->segs.cnt))
-			return NULL;
-		seg = step < 0 ? seg - 1 : seg + 1;
-		if (th->segs.v[seg].state == DL_ST_BLOCKED)
-			return dl_seg_wait(th, &th->segs.v[seg]);
-		if (th->segs.v[seg].state != DL_ST_RUNNABLE)
-			return NULL;
-	}
-	return NULL;
-}
-
-/* The first wake in [from, to] that starts a hand-over: of a sharer, or of the shm manager. */
-static uint64_t first_handover_wake(const struct dl_timeline *tl, const struct dl_thread *th,
-				    uint64_t from, uint64_t to)
-{
-	for (size_t lo = vec_first_at(&th->woke, from); lo < th->woke.cnt && th->woke.v[lo].ts <= to; lo++) {
-		enum dl_role role = tl->threads.v[th->woke.v[lo].wakee].role;
-
-		if (role == DL_ROLE_SHARER || role == DL_ROLE_SHM_MANAGER)
-			return th->woke.v[lo].ts;
-	}
-	return 0;
-}
-
-/*
- * A run of the trainer that ends in a socket read can hold a whole training step: the next batch
- * was ready, so nothing blocked before its hand-over. It is split at the thread's own wake of the
- * sharer. A run that begins behind the wait for a batch is hand-over from its begin on.
- */
-struct dl_span dl_handover_part(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
-{
-	const struct dl_thread *th = &tl->threads.v[thread];
-	uint64_t start = th->segs.v[seg].start, end = dl_seg_end(th, seg), wake;
-	const struct dl_wait *before = wait_beside(th, seg, -1), *after = wait_beside(th, seg, 1);
-	struct dl_span none = { end, end };
-
-	if (!after || !dl_is_handover_wait(tl, after))
-		return none;
-	if (before && dl_is_batch_wait(tl, before))
-		return (struct dl_span){ start, end };
-	wake = first_handover_wake(tl, th, start, end);
-	if (!wake)
-		return before && dl_is_handover_wait(tl, before) ? (struct dl_span){ start, end } : none;
-	wake = minus(wake, HANDOVER_LEAD_NS);
-	return (struct dl_span){ wake > start ? wake : start, end };
 }
 
 /* --- roles --- */
@@ -383,7 +315,7 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 }
 
 /* One piece without driver calls: phase, hand-over, role. Returns where the piece began. */
-static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	struct dl_what startup = { .text = cause_text[DL_CAUSE_STARTUP], .kind = DL_EVI_THREAD, .id = thread };
@@ -397,22 +329,20 @@ static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint32_t seg, u
 		return from;
 	}
 	if (th->role == DL_ROLE_TRAINER) {
-		struct dl_span ho = dl_handover_part(w->tl, thread, seg);
+		const struct dl_spans *receiving = &w->tl->procs.v[th->proc].receiving;
+		size_t i = vec_first_at(receiving, end);
+		const struct dl_span *last = i ? &receiving->v[i - 1] : NULL;
 
-		if (ho.start < end && ho.end > start) {
-			if (ho.end < end) {
-				start = ho.end;
-			} else {
-				start = ho.start > start ? ho.start : start;
-				base = DL_CAUSE_IPC;
-			}
-		}
+		if (last && last->end >= end)
+			base = DL_CAUSE_IPC;
+		from = !last ? 0 : last->end >= end ? last->start : last->end;
+		start = from > start ? from : start;
 	}
 	charge_sampled(w, thread, start, end, base);
 	return start;
 }
 
-void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
+void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)
 {
 	const struct dl_timeline *tl = w->tl;
 	const struct dl_thread *th = &tl->threads.v[thread];
@@ -433,6 +363,6 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_
 		}
 		if (th->proc != DL_NONE)
 			from = last_api_end(tl, th, end, start);
-		end = charge_piece(w, thread, seg, from, end);
+		end = charge_piece(w, thread, from, end);
 	}
 }

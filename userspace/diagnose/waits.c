@@ -41,19 +41,6 @@ static bool is_wait(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	}
 }
 
-/* The run before the wait that already belongs to the hand-over. */
-static uint64_t lead_in(const struct dl_timeline *tl, uint32_t thread, uint32_t seg, uint64_t floor)
-{
-	struct dl_span part;
-
-	if (!seg || tl->threads.v[thread].segs.v[seg - 1].state != DL_ST_RUNNING)
-		return tl->threads.v[thread].segs.v[seg].start;
-	part = dl_handover_part(tl, thread, seg - 1);
-	if (part.start >= part.end)
-		return tl->threads.v[thread].segs.v[seg].start;
-	return part.start > floor ? part.start : floor;
-}
-
 struct trainer_waits {
 	struct dl_report *r;
 	const struct dl_timeline *tl;
@@ -62,63 +49,108 @@ struct trainer_waits {
 	struct dl_ledger *ledger;
 };
 
-static bool joins(const struct dl_timeline *tl, uint32_t thread, uint32_t run, uint64_t start, uint64_t end)
-{
-	struct dl_span part;
+/* Puts together the steps of each wait. */
+struct collector {
+	const struct dl_timeline *tl;
+	const struct dl_thread *th;
+	const struct dl_spans *receiving;
+	struct dl_spans *out;
+	bool had_batch;		/* the last span saw one arrive */
+	bool over;		/* and it was taken over: what comes is for the next batch */
+	bool in_handover;
+};
 
-	if (end - start <= JOIN_NS)
+/* Does this block begin the wait for the next batch? The trainer polls the result pipe once for each
+ * batch; behind a hand-over any wait at it is new. */
+static bool is_next_batch(const struct collector *c, const struct dl_wait *w)
+{
+	if (c->over)
 		return true;
-	part = dl_handover_part(tl, thread, run);
-	return part.start <= start && part.end >= end;
+	if (!dl_is_batch_wait(c->tl, w))
+		return false;
+	return c->in_handover || (c->had_batch && dl_sys_class(c->tl->machine, w->syscall) == DL_SYS_POLL);
 }
 
-/* Has the span got its batch already, so that this block begins the wait for the next one? The
- * trainer polls the result pipe once for each batch; behind a hand-over any wait at it is new. */
-static bool is_next_batch(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg, bool had_batch,
-			  bool in_handover)
+/* Adds [start, end] to the last span, or begins another. 0 or -ENOMEM. */
+static int add_part(struct collector *c, uint64_t start, uint64_t end, bool joins)
 {
-	const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[seg]);
+	struct dl_span *last = vec_last(c->out);
 
-	if (!dl_is_batch_wait(tl, w))
-		return false;
-	return in_handover || (had_batch && dl_sys_class(tl->machine, w->syscall) == DL_SYS_POLL);
+	if (last && joins) {
+		last->end = end;
+		return 0;
+	}
+	last = vec_push(c->out);
+	if (!last)
+		return -ENOMEM;
+	*last = (struct dl_span){ start, end };
+	c->had_batch = c->over = false;
+	return 0;
+}
+
+static int add_block(struct collector *c, uint32_t i)
+{
+	const struct dl_seg *s = &c->th->segs.v[i];
+	const struct dl_wait *w = dl_seg_wait(c->th, s);
+	const struct dl_span *last = vec_last(c->out);
+	uint64_t end = dl_seg_end(c->th, i);
+	bool joins;
+	int err;
+
+	/* The latency of waking up belongs to the wait. */
+	if (i + 1 < c->th->segs.cnt && c->th->segs.v[i + 1].state == DL_ST_RUNNABLE)
+		end = dl_seg_end(c->th, i + 1);
+	joins = last && !is_next_batch(c, w) && s->start <= last->end + JOIN_NS &&
+		(s->start <= last->end || (i && c->th->segs.v[i - 1].state == DL_ST_RUNNING &&
+					   c->th->segs.v[i - 1].start <= last->end));
+	err = add_part(c, s->start, end, joins);
+	c->had_batch |= dl_is_batch_wait(c->tl, w) && w->wake_ts && !dl_timed_out(w, s->start);
+	c->in_handover = dl_is_handover_wait(c->tl, w);
+	return err;
+}
+
+/* What of [start, end] is spent on taking a batch over. It ends with the thread's own wake of an index
+ * feeder, or, where none was seen, in a block. */
+static int add_handover(struct collector *c, uint64_t start, uint64_t end)
+{
+	const struct dl_spans *r = c->receiving;
+	size_t i = vec_first_at(r, start);
+	int err = 0;
+
+	if (i && r->v[i - 1].end > start)
+		i--;
+	for (; i < r->cnt && r->v[i].start < end && !err; i++) {
+		struct dl_span part = { r->v[i].start > start ? r->v[i].start : start,
+					r->v[i].end < end ? r->v[i].end : end };
+		const struct dl_span *last = vec_last(c->out);
+
+		err = add_part(c, part.start, part.end, last && !c->over && part.start <= last->end + JOIN_NS);
+		c->had_batch = true;
+		c->over = part.end == r->v[i].end;
+	}
+	return err;
 }
 
 int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out)
 {
+	static const struct dl_spans none;
 	const struct dl_thread *th = &tl->threads.v[thread];
-	bool any_run = false, had_batch = false, in_handover = false;
+	bool main = th->proc != DL_NONE && tl->procs.v[th->proc].main == thread;
+	struct collector c = { .tl = tl, .th = th, .out = out,
+			       .receiving = main ? &tl->procs.v[th->proc].receiving : &none };
+	bool any_run = false;
+	int err = 0;
 
-	for (uint32_t i = 0; i < th->segs.cnt; i++) {
-		const struct dl_seg *s = &th->segs.v[i];
-		const struct dl_wait *w = dl_seg_wait(th, s);
-		struct dl_span *last = vec_last(out);
-		uint64_t end = dl_seg_end(th, i);
-
-		any_run |= s->state == DL_ST_RUNNING;
-		if (!w || !is_wait(tl, thread, i) || !any_run)
+	for (uint32_t i = 0; i < th->segs.cnt && !err; i++) {
+		any_run |= th->segs.v[i].state == DL_ST_RUNNING;
+		if (!any_run)
 			continue;
-		/* The latency of waking up belongs to the wait. */
-		if (i + 1 < th->segs.cnt && th->segs.v[i + 1].state == DL_ST_RUNNABLE)
-			end = dl_seg_end(th, i + 1);
-		if (last && !is_next_batch(tl, th, i, had_batch, in_handover) &&
-		    (s->start <= last->end || (i && th->segs.v[i - 1].state == DL_ST_RUNNING &&
-					       th->segs.v[i - 1].start <= last->end &&
-					       joins(tl, thread, i - 1, last->end, s->start)))) {
-			last->end = end;
-		} else {
-			uint64_t floor = last ? last->end : 0;
-
-			last = vec_push(out);
-			if (!last)
-				return -ENOMEM;
-			*last = (struct dl_span){ lead_in(tl, thread, i, floor), end };
-			had_batch = false;
-		}
-		had_batch |= dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, s->start);
-		in_handover = dl_is_handover_wait(tl, w);
+		if (is_wait(tl, thread, i))
+			err = add_block(&c, i);
+		else
+			err = add_handover(&c, th->segs.v[i].start, dl_seg_end(th, i));
 	}
-	return 0;
+	return err;
 }
 
 static int explain_wait(const struct trainer_waits *tw, uint32_t thread, struct dl_gap *gap, bool want_steps,

@@ -258,7 +258,7 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 	if (api) {
 		if (api->start > start)
 			start = api->start;
-		dl_charge_running(w, *thread, seg, start, *t);
+		dl_charge_running(w, *thread, start, *t);
 		*t = start;
 		return;
 	}
@@ -313,7 +313,7 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 		start = th->segs.v[seg].start > floor ? th->segs.v[seg].start : floor;
 		switch (th->segs.v[seg].state) {
 		case DL_ST_RUNNING:
-			dl_charge_running(w, thread, seg, start, t);
+			dl_charge_running(w, thread, start, t);
 			t = start;
 			break;
 		case DL_ST_RUNNABLE:

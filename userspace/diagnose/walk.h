@@ -31,9 +31,6 @@ enum dl_cause dl_why_cause(enum dl_why why);
 
 enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg);
 
-/* True when the wait ended by its own deadline: the waker is then a timer, whoever ran. */
-bool dl_timed_out(const struct dl_wait *w, uint64_t start);
-
 /* Totals over all walked intervals. */
 struct dl_ledger {
 	struct dl_charge causes[DL_CAUSE_CNT];
@@ -79,7 +76,7 @@ void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
 
 /* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
-void dl_charge_running(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
+void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end);
 
 /* What a thread's running is for, by its role alone. */
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
@@ -91,12 +88,6 @@ enum dl_cause dl_api_cause(const struct dl_api *a);
 
 /* Where a phase (startup) that holds the instant just before t began; false when none does. */
 bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from);
-
-/* In the trainer's main thread: the part of a running segment that belongs to the hand-over of a
- * batch; an empty span when there is none. */
-struct dl_span dl_handover_part(const struct dl_timeline *tl, uint32_t thread, uint32_t seg);
-bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
-bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w);
 
 bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to);
 

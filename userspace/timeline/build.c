@@ -295,8 +295,9 @@ static int finish(struct dl_timeline *tl)
 		if (th->segs.cnt && th->end < th->segs.v[th->segs.cnt - 1].start)
 			th->end = th->segs.v[th->segs.cnt - 1].start;
 	}
-	dl_tl_classify(tl);
-	err = dl_tl_cpus(tl);
+	err = dl_tl_classify(tl);
+	if (!err)
+		err = dl_tl_cpus(tl);
 	return err ? err : dl_tl_gpu_finish(tl);
 }
 
@@ -339,6 +340,8 @@ int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_di
 		err = finish(tl);
 	if (!err)
 		err = dl_find_roles(tl);
+	if (!err)
+		err = dl_find_handovers(tl);
 	if (err) {
 		dl_timeline_free(tl);
 		return err == -ENOMEM ? dl_oom(d) : dl_fail_errno(d, err, "cannot read the trace");
@@ -372,6 +375,7 @@ static void proc_fini(struct dl_proc *p)
 	vec_free(&p->syncs);
 	vec_free(&p->starting);
 	vec_free(&p->loading);
+	vec_free(&p->receiving);
 	dl_map_fini(&p->api_by_corr);
 	dl_map_fini(&p->copy_by_corr);
 }

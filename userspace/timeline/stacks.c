@@ -7,6 +7,7 @@
  */
 #include "timeline/threads.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,8 +96,70 @@ static void classify_stack(const struct dl_timeline *tl, struct dl_stack *s)
 	s->wait = (uint8_t)FIRST_RULE(tl, s, wait_rules, DL_SW_WAIT_UNKNOWN);
 }
 
-void dl_tl_classify(struct dl_timeline *tl)
+/*
+ * Interrupts are off on the way out of a page fault: a sampling timer that is due then fires at the
+ * first instructions behind it, in user mode. So user samples at an instruction at which the thread
+ * was nearly always met in a fault belong to the fault.
+ */
+#define INSN_MAX 15	/* bytes of an x86 instruction */
+#define SKID_RATIO 8	/* faults for each such user sample; less is the instruction's own work */
+
+struct at { uint64_t ip; uint8_t cls; };
+struct ats { struct at *v; size_t cnt, cap; };
+
+static bool is_fault(uint8_t cls)
 {
+	return cls >= DL_SMP_FAULT && cls <= DL_SMP_FAULT_SWAP;
+}
+
+static int by_ip(const void *a, const void *b)
+{
+	const struct at *x = a, *y = b;
+
+	return x->ip < y->ip ? -1 : x->ip > y->ip;
+}
+
+/* The kind of fault that a user sample at this address is the end of; DL_SMP_USER none. */
+static uint8_t skid_of(const struct ats *faults, const struct ats *users, uint64_t ip)
+{
+	uint64_t from = ip > INSN_MAX ? ip - INSN_MAX : 0;
+	size_t f = vec_first_at(faults, from), u = vec_first_at(users, from);
+	size_t fault_cnt = vec_first_at(faults, ip + 1) - f, user_cnt = vec_first_at(users, ip + 1) - u;
+
+	return fault_cnt && fault_cnt >= SKID_RATIO * user_cnt ? faults->v[f].cls : DL_SMP_USER;
+}
+
+static int take_back_skid(struct dl_thread *th)
+{
+	struct ats faults = {}, users = {};
+	int err = 0;
+
+	vec_for_each(&th->samples, smp) {
+		struct ats *list = is_fault(smp->cls) ? &faults : smp->cls == DL_SMP_USER ? &users : NULL;
+		struct at *at = list ? vec_push(list) : NULL;
+
+		if (at)
+			*at = (struct at){ smp->ip, smp->cls };
+		else if (list)
+			err = -ENOMEM;
+	}
+	if (faults.cnt && users.cnt && !err) {
+		qsort(faults.v, faults.cnt, sizeof(*faults.v), by_ip);
+		qsort(users.v, users.cnt, sizeof(*users.v), by_ip);
+		vec_for_each(&th->samples, smp) {
+			if (smp->cls == DL_SMP_USER)
+				smp->cls = skid_of(&faults, &users, smp->ip);
+		}
+	}
+	vec_free(&faults);
+	vec_free(&users);
+	return err;
+}
+
+int dl_tl_classify(struct dl_timeline *tl)
+{
+	int err = 0;
+
 	vec_for_each(&tl->stacks, s)
 		classify_stack(tl, s);
 	vec_for_each(&tl->threads, th) {
@@ -108,5 +171,7 @@ void dl_tl_classify(struct dl_timeline *tl)
 			else
 				smp->cls = DL_SMP_KERNEL;
 		}
+		err = err ? err : take_back_skid(th);
 	}
+	return err;
 }

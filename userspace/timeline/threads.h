@@ -25,6 +25,6 @@ int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev);
 int dl_tl_gpu_finish(struct dl_timeline *tl);
 
 /* Classifies stacks and samples once all symbols are known, see stacks.c. */
-void dl_tl_classify(struct dl_timeline *tl);
+int dl_tl_classify(struct dl_timeline *tl);
 
 #endif

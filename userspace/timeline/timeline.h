@@ -171,6 +171,7 @@ struct dl_proc {
 	bool loader_threads;	/* trainer: has threads that load */
 	struct dl_spans starting;	/* trainer: it makes workers */
 	struct dl_spans loading;	/* trainer: it has workers */
+	struct dl_spans receiving;	/* trainer: its main thread takes a batch over */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
 	DL_VEC(struct dl_mem) mem;
 	DL_VEC(struct dl_api) apis;
@@ -268,6 +269,13 @@ static inline bool dl_is_gil(const struct dl_proc *p, uint64_t addr)
 {
 	return p->gil_addr && addr - p->gil_addr + 256 < 512;
 }
+
+/* True when the wait ended by its own deadline: the waker is then a timer, whoever ran. */
+bool dl_timed_out(const struct dl_wait *w, uint64_t start);
+
+/* Waits by what they are at: the pipe that batches come through; a socket of the hand-over. */
+bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w);
+bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
 
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);

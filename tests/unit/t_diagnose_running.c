@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What running time is charged to: page faults by samples, and the trainer's own part of a hand-over. */
+#include "unit/diagnose_util.h"
+
+/* Samples divide a worker's running time: 3 of 10 in first touch of shared memory. */
+TEST(shm_by_samples)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+	uint32_t stack;
+
+	two_steps(s);
+	stack = synth_stack(s, AT(1), WORKER, "clear_page_erms;shmem_get_folio_gfp;shmem_fault;handle_mm_fault;asm_exc_page_fault", NULL);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
+	for (int i = 0; i < 10; i++)
+		synth_sample(s, AT(21 + 2 * i), 1, WORKER, WORKER, i < 3 ? DL_SAMPLE_KERNEL : DL_SAMPLE_USER, i < 3 ? stack : 0);
+	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_SHM), MS(49 - 20.12) * 3 / 10);
+	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_SHM].estimated_ns, MS(49 - 20.12) * 3 / 10);
+	CHECK_EQ(charged(r, DL_CAUSE_DECODE), MS(49 - 20.12) - MS(49 - 20.12) * 3 / 10);
+	dl_report_free(r);
+}
+
+static void sample_at(struct synth *s, double ms, uint16_t mode, uint32_t stack, uint64_t ip)
+{
+	struct dl_ev_sample ev = { .h = { .kind = DL_EV_SAMPLE, .size = sizeof(ev), .ts = AT(ms), .tid = WORKER,
+					  .pid = WORKER, .cpu = 1 },
+				   .ip = ip, .stack = stack, .mode = mode, .syscall = -1, .period_us = 10000 };
+
+	synth_event(s, &ev.h);
+}
+
+/* 16 samples in faults of the store at 0x4000 and user_cnt at the instruction behind it, in 28.88 ms;
+ * four elsewhere. Returns what is charged to memory. */
+static uint64_t faults_with_skid(int user_cnt)
+{
+	struct synth *s = job_new();
+	uint32_t stack = synth_stack(s, AT(1), WORKER, "do_anonymous_page;handle_mm_fault;asm_exc_page_fault", NULL);
+	struct dl_report *r;
+	uint64_t ns;
+
+	two_steps(s);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
+	for (int i = 0; i < 16; i++)
+		sample_at(s, 21 + i, DL_SAMPLE_KERNEL, stack, 0x4000);
+	for (int i = 0; i < user_cnt; i++)
+		sample_at(s, 38 + i, DL_SAMPLE_USER, 0, 0x4003);
+	for (int i = 0; i < 4; i++)
+		sample_at(s, 45 + i, DL_SAMPLE_USER, 0, 0x9000);
+	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	ns = charged(r, DL_CAUSE_MEMORY);
+	dl_report_free(r);
+	return ns;
+}
+
+/* The timer fires late, behind the fault: 1 sample of 17 at a faulting instruction is still the fault's;
+ * 4 of 20 are the instruction's own work. */
+TEST(samples_behind_a_fault_are_the_faults)
+{
+	CHECK_EQ(faults_with_skid(0), MS(49 - 20.12) * 16 / 20);
+	CHECK_EQ(faults_with_skid(1), MS(49 - 20.12) * 17 / 21);
+	CHECK_EQ(faults_with_skid(4), MS(49 - 20.12) * 16 / 24);
+}
+
+/* The batch is at hand at 30; the trainer unpickles it until 45, wakes the index feeder, works until 50
+ * and launches. The worker was done at 29, its feeder pickled for 1 ms. */
+static struct synth *unpickles(void)
+{
+	struct synth *s = job_new();
+
+	synth_task(s, AT(0), INDEX_FEEDER, TRAINER, 1, "python", 0, 0);
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(30), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, 0, TRAINER, TRAINER, AT(30), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(45), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.2), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(45.1), INDEX_FEEDER, TRAINER, WORKER, WORKER, NR_WRITE);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(29), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(29), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(29), AT(30.01), SYNTH_SLEEP, ON_COND);
+	synth_run(s, 1, WORKER, WORKER, AT(45.1), AT(46), SYNTH_SLEEP, ON_INDEX);
+	return s;
+}
+
+TEST(unpickling_is_ipc_up_to_the_next_index)
+{
+	struct dl_report *r = job_report(unpickles(), NULL);
+
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_DECODE), MS(29 - 20.12));
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(1) + MS(15));
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(5) + US(100));
+	CHECK_EQ(r->verdict.cause, DL_CAUSE_IPC);
+	dl_report_free(r);
+}
+
+/* Without GPU data the wait lasts until the batch has been taken over. */
+TEST(the_wait_includes_unpickling)
+{
+	const struct dl_diagnose_opts opts = { .no_gpu = true };
+	struct dl_report *r = job_report(unpickles(), &opts);
+
+	check_adds_up(r);
+	CHECK_EQ(r->waits.cnt, 1);
+	CHECK_EQ(r->waits.total_ns, MS(45 - 11));
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(1) + MS(15));
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), 0);
+	dl_report_free(r);
+}
+
+/* The batch was ready, so that nothing blocked: the trainer makes room in the pipe at 30, which wakes
+ * the feeder in its write, and has the batch at 45. */
+TEST(a_batch_that_was_ready_is_taken_over_too)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	synth_task(s, AT(0), INDEX_FEEDER, TRAINER, 1, "python", 0, 0);
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 1, FEEDER, WORKER, AT(5), AT(9), SYNTH_SLEEP,
+		  WAIT(NR_WRITE, .file_kind = DL_FILE_FIFO, .file_ino = RESULT_PIPE));
+	synth_run(s, 1, WORKER, WORKER, AT(9), AT(9.5), SYNTH_SLEEP, ON_INDEX);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(30), TRAINER, TRAINER, FEEDER, WORKER, NR_READ);
+	synth_run(s, 1, FEEDER, WORKER, AT(30), AT(30.1), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(45), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.2), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(45.1), INDEX_FEEDER, TRAINER, WORKER, WORKER, NR_WRITE);
+	synth_run(s, 1, WORKER, WORKER, AT(45.1), AT(46), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(46), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(46), AT(49), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(52), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(15) + US(100));
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(50.1 - 20.12) - MS(15) - US(100));
+	dl_report_free(r);
+}

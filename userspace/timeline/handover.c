@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * When a trainer's main thread takes a batch over: from the end of its wait at the result pipe, or
+ * from its own first wake of a loader's thread (it made room in the pipe, it connected to the
+ * sharer), to its wake of an index feeder. PyTorch sends the worker its next indices right after it
+ * has the batch (torch/utils/data/dataloader.py, _process_data), in every release from 1.2 to 2.13:
+ * what lies before is reading, unpickling and mapping, what lies behind is the training's own.
+ */
+#include "timeline/timeline.h"
+
+#include <errno.h>
+
+#include "timeline/syscalls.h"
+
+#define LEAD_NS 100000	/* from the read's begin, or from unpickling the name of a socket, to the wake */
+
+bool dl_timed_out(const struct dl_wait *w, uint64_t start)
+{
+	uint64_t slack;
+
+	if (!w->deadline || !w->wake_ts || w->deadline <= start)
+		return false;
+	/* The kernel lets poll and select be late by 0.1 % of their time-out (select_estimate_accuracy). */
+	slack = 1000000 + (w->deadline - start) / 1000;
+	return w->wake_ts + 100000 >= w->deadline && w->wake_ts <= w->deadline + slack;
+}
+
+bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+	return w->file_kind == DL_FILE_FIFO && (sys == DL_SYS_POLL || sys == DL_SYS_READ);
+}
+
+bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
+
+	return w->file_kind == DL_FILE_UNIX && (sys == DL_SYS_READ || sys == DL_SYS_POLL ||
+						sys == DL_SYS_CONNECT || sys == DL_SYS_WRITE);
+}
+
+struct taker {
+	const struct dl_timeline *tl;
+	const struct dl_thread *th;
+	struct dl_spans *out;
+	bool taking;
+	uint64_t from;
+	uint64_t sure;		/* it was still taking the batch over then */
+	size_t woke;		/* next of the thread's wakes */
+	uint64_t last_end;	/* of the last span */
+	int err;
+};
+
+static void begin(struct taker *k, uint64_t from)
+{
+	if (!k->taking)
+		k->from = from > k->last_end ? from : k->last_end;
+	k->taking = true;
+}
+
+static void end(struct taker *k, uint64_t to)
+{
+	struct dl_span *s;
+
+	if (!k->taking)
+		return;
+	k->taking = false;
+	if (to <= k->from)
+		return;
+	s = vec_push(k->out);
+	if (!s) {
+		k->err = -ENOMEM;
+		return;
+	}
+	*s = (struct dl_span){ k->from, to };
+	k->last_end = to;
+}
+
+static bool of_loader(const struct taker *k, uint32_t thread)
+{
+	uint32_t proc = thread == DL_NONE ? DL_NONE : k->tl->threads.v[thread].proc;
+
+	return proc != DL_NONE && proc != k->th->proc &&
+	       (k->tl->procs.v[proc].role == DL_ROLE_WORKER || k->tl->procs.v[proc].role == DL_ROLE_SHM_MANAGER);
+}
+
+static void take_wakes(struct taker *k, uint64_t until)
+{
+	for (; k->woke < k->th->woke.cnt && k->th->woke.v[k->woke].ts <= until; k->woke++) {
+		const struct dl_woke *w = &k->th->woke.v[k->woke];
+		const struct dl_thread *to = &k->tl->threads.v[w->wakee];
+
+		if (to->proc == k->th->proc) {
+			if (to->role == DL_ROLE_INDEX_FEEDER)
+				end(k, w->ts);
+		} else if (of_loader(k, w->wakee) && to->role != DL_ROLE_WORKER) {
+			begin(k, w->ts > LEAD_NS ? w->ts - LEAD_NS : 0);
+			k->sure = w->ts;
+		}
+	}
+}
+
+static void take_wait(struct taker *k, uint32_t seg)
+{
+	const struct dl_wait *w = dl_seg_wait(k->th, &k->th->segs.v[seg]);
+	uint64_t start = k->th->segs.v[seg].start, stop = dl_seg_end(k->th, seg);
+	bool batch = dl_is_batch_wait(k->tl, w);
+
+	/* The trainer polls once for each batch: the one before is had, though no index followed. */
+	if (batch && dl_sys_class(k->tl->machine, w->syscall) == DL_SYS_POLL)
+		end(k, k->sure);
+	if (!w->wake_ts || dl_timed_out(w, start) || !of_loader(k, w->waker))
+		return;
+	if (batch || dl_is_handover_wait(k->tl, w)) {
+		begin(k, batch ? stop : start);
+		k->sure = stop;
+	}
+}
+
+int dl_find_handovers(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->procs, p) {
+		struct taker k = { .tl = tl, .out = &p->receiving };
+
+		if (p->role != DL_ROLE_TRAINER || p->main == DL_NONE)
+			continue;
+		k.th = &tl->threads.v[p->main];
+		for (uint32_t i = 0; i < k.th->segs.cnt; i++) {
+			take_wakes(&k, k.th->segs.v[i].start);
+			if (dl_seg_wait(k.th, &k.th->segs.v[i]))
+				take_wait(&k, i);
+		}
+		take_wakes(&k, UINT64_MAX);
+		end(&k, k.sure);
+		if (k.err)
+			return k.err;
+	}
+	return 0;
+}
