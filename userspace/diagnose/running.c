@@ -8,7 +8,6 @@
 
 #define MS 1000000ULL
 #define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
-#define DEATH_NS (20 * MS)	/* before an exit: joins, atexit handlers */
 #define SAMPLES_MIN 8
 #define SAMPLES_REACH_NS (2000 * MS)
 
@@ -96,16 +95,11 @@ static bool within(uint64_t from, uint64_t to, uint64_t t, uint64_t *ret_from)
 	return true;
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *ret_from)
 {
 	if (p->start && p->ready && within(p->start, p->ready, t, ret_from))
 		return true;
-	return p->exited && within(minus(p->end, DEATH_NS), UINT64_MAX, t, ret_from);
+	return within(p->ending, UINT64_MAX, t, ret_from);
 }
 
 bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from)
@@ -149,8 +143,8 @@ bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t f
 
 /* --- roles --- */
 
-/* Without workers the data set runs in the trainer. What comes before the copy of a batch is then
- * its making; what comes before launches is the step. */
+/* Without workers, now and until then, the data set runs in the trainer. What comes before the copy of
+ * a batch is then its making; what comes before launches is the step. */
 static bool makes_batch(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
 	const struct dl_proc *p = &tl->procs.v[th->proc];
@@ -163,7 +157,7 @@ static bool makes_batch(const struct dl_timeline *tl, const struct dl_thread *th
 		if (a->cls == DL_CALL_LAUNCH || a->cls == DL_CALL_GRAPH_LAUNCH)
 			return false;
 		if (a->cls == DL_CALL_COPY && dl_map_get(&p->copy_by_corr, a->corr, &copy))
-			return p->copies.v[copy].dir == DL_GPU_HTOD;
+			return p->copies.v[copy].dir == DL_GPU_HTOD && !dl_workers_alive(tl, th->proc, t, a->start);
 	}
 	return false;
 }

@@ -53,7 +53,7 @@ struct trainer_waits {
 struct collector {
 	const struct dl_timeline *tl;
 	const struct dl_thread *th;
-	const struct dl_spans *receiving;
+	const struct dl_spans *starting, *receiving;
 	struct dl_spans *out;
 	bool had_batch;		/* the last span saw one arrive */
 	bool over;		/* and it was taken over: what comes is for the next batch */
@@ -76,6 +76,10 @@ static int add_part(struct collector *c, uint64_t start, uint64_t end, bool join
 {
 	struct dl_span *last = vec_last(c->out);
 
+	if (last && start < last->end)
+		start = last->end;
+	if (start >= end)
+		return 0;
 	if (last && joins) {
 		last->end = end;
 		return 0;
@@ -109,11 +113,10 @@ static int add_block(struct collector *c, uint32_t i)
 	return err;
 }
 
-/* What of [start, end] is spent on taking a batch over. It ends with the thread's own wake of an index
- * feeder, or, where none was seen, in a block. */
-static int add_handover(struct collector *c, uint64_t start, uint64_t end)
+/* What of [start, end] lies in these spans: the trainer takes a batch over, or makes workers. Taking over
+ * ends with the thread's own wake of an index feeder, or, where none was seen, in a block. */
+static int add_phase(struct collector *c, const struct dl_spans *r, uint64_t start, uint64_t end)
 {
-	const struct dl_spans *r = c->receiving;
 	size_t i = vec_first_at(r, start);
 	int err = 0;
 
@@ -125,8 +128,8 @@ static int add_handover(struct collector *c, uint64_t start, uint64_t end)
 		const struct dl_span *last = vec_last(c->out);
 
 		err = add_part(c, part.start, part.end, last && !c->over && part.start <= last->end + JOIN_NS);
-		c->had_batch = true;
-		c->over = part.end == r->v[i].end;
+		c->had_batch = r == c->receiving;
+		c->over = c->had_batch && part.end == r->v[i].end;
 	}
 	return err;
 }
@@ -137,18 +140,24 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 	const struct dl_thread *th = &tl->threads.v[thread];
 	bool main = th->proc != DL_NONE && tl->procs.v[th->proc].main == thread;
 	struct collector c = { .tl = tl, .th = th, .out = out,
+			       .starting = main ? &tl->procs.v[th->proc].starting : &none,
 			       .receiving = main ? &tl->procs.v[th->proc].receiving : &none };
 	bool any_run = false;
 	int err = 0;
 
 	for (uint32_t i = 0; i < th->segs.cnt && !err; i++) {
+		uint64_t start = th->segs.v[i].start, end = dl_seg_end(th, i);
+
 		any_run |= th->segs.v[i].state == DL_ST_RUNNING;
 		if (!any_run)
 			continue;
-		if (is_wait(tl, thread, i))
+		if (is_wait(tl, thread, i)) {
 			err = add_block(&c, i);
-		else
-			err = add_handover(&c, th->segs.v[i].start, dl_seg_end(th, i));
+			continue;
+		}
+		err = add_phase(&c, c.starting, start, end);
+		if (!err)
+			err = add_phase(&c, c.receiving, start, end);
 	}
 	return err;
 }

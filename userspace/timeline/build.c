@@ -93,6 +93,8 @@ static int on_exec(struct dl_timeline *tl, const struct dl_hdr *ev)
 	if (proc == DL_NONE)
 		return -ENOMEM;
 	tl->procs.v[proc].execed = true;
+	if (!tl->procs.v[proc].start)
+		tl->procs.v[proc].start = ev->ts;	/* the program that the recorder started */
 	tl->procs.v[proc].quartet = false;	/* handlers do not survive an exec */
 	tl->procs.v[proc].ready = 0;
 	tl->procs.v[proc].gil_addr = 0;
@@ -340,6 +342,8 @@ int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_di
 		err = finish(tl);
 	if (!err)
 		err = dl_find_roles(tl);
+	if (!err)
+		err = dl_find_phases(tl);
 	if (!err)
 		err = dl_find_handovers(tl);
 	if (err) {

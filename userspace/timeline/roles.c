@@ -470,72 +470,6 @@ static void find_thread_roles(struct dl_timeline *tl)
 	}
 }
 
-/* --- what a trainer is busy with --- */
-
-#define FORK_LEAD_NS 10000000ULL	/* queues and locks made before the first fork of a loader */
-#define FORK_TAIL_NS 2000000ULL
-#define FORK_ROW_NS 500000000ULL	/* workers of one generation are made in a row */
-
-static int add_span(struct dl_spans *spans, uint64_t start, uint64_t end)
-{
-	struct dl_span *at = vec_push(spans);
-
-	if (!at)
-		return -ENOMEM;
-	*at = (struct dl_span){ start, end };
-	return 0;
-}
-
-static int by_span_start(const void *a, const void *b)
-{
-	const struct dl_span *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
-/* Sorts, and joins what overlaps or lies less than gap apart. */
-static void join_spans(struct dl_spans *s, uint64_t gap)
-{
-	size_t kept = 0;
-
-	if (!s->cnt)
-		return;
-	qsort(s->v, s->cnt, sizeof(*s->v), by_span_start);
-	for (size_t i = 1; i < s->cnt; i++) {
-		struct dl_span *last = &s->v[kept];
-
-		if (s->v[i].start > last->end && s->v[i].start - last->end > gap)
-			s->v[++kept] = s->v[i];
-		else if (s->v[i].end > last->end)
-			last->end = s->v[i].end;
-	}
-	s->cnt = kept + 1;
-}
-
-static int find_spans(struct dl_timeline *tl)
-{
-	int err = 0;
-
-	vec_for_each(&tl->procs, p) {
-		struct dl_proc *t = p->role == DL_ROLE_WORKER && p->trainer != DL_NONE ? &tl->procs.v[p->trainer] : NULL;
-
-		if (t && !err)
-			err = add_span(&t->loading, p->start, p->end);
-		if (t && !err && p->start)
-			err = add_span(&t->starting, p->start > FORK_LEAD_NS ? p->start - FORK_LEAD_NS : 0,
-				       p->start + FORK_TAIL_NS);
-	}
-	vec_for_each(&tl->procs, p) {
-		join_spans(&p->loading, 0);
-		join_spans(&p->starting, FORK_ROW_NS);
-	}
-	vec_for_each(&tl->threads, th) {
-		if (th->role == DL_ROLE_LOADER_THREAD)
-			tl->procs.v[th->proc].loader_threads = true;
-	}
-	return err;
-}
-
 int dl_find_roles(struct dl_timeline *tl)
 {
 	int err = find_gil(tl);
@@ -547,5 +481,5 @@ int dl_find_roles(struct dl_timeline *tl)
 	if (err)
 		return err;
 	find_thread_roles(tl);
-	return find_spans(tl);
+	return 0;
 }

@@ -32,6 +32,9 @@ struct dl_timeline;
 /* Fills in the roles of processes and threads, loaders, worker numbers and ranks. 0 or -ENOMEM. */
 int dl_find_roles(struct dl_timeline *tl);
 
+/* Fills in phases: workers made, alive, ending. Needs the roles. 0 or -ENOMEM. See phases.c. */
+int dl_find_phases(struct dl_timeline *tl);
+
 /* Fills in when trainers take batches over; needs the roles. 0 or -ENOMEM. See handover.c. */
 int dl_find_handovers(struct dl_timeline *tl);
 

@@ -159,7 +159,8 @@ struct dl_proc {
 	uint32_t main;		/* main thread */
 	bool root, forked, execed, exited, quartet;
 	int32_t exit_status;
-	uint64_t start, end;	/* fork and exit when recorded; else 0 and UINT64_MAX */
+	uint64_t start, end;	/* fork (else first exec) and exit when recorded; else 0 and UINT64_MAX */
+	uint64_t ending;	/* from here on it only ends; UINT64_MAX it did not */
 	uint64_t ready;		/* first instant with PyTorch's signal handlers; 0 none */
 	uint64_t maxrss;
 	char *cmdline;
