@@ -79,6 +79,8 @@ static enum dl_why why_stack(const struct dl_timeline *tl, const struct dl_wait 
 		return DL_WHY_MEMORY;
 	case DL_SW_WAIT_RWSEM:
 		return DL_WHY_KLOCK;
+	case DL_SW_WAIT_RCU:
+		return DL_WHY_KERNEL;
 	}
 	return DL_WHY_UNKNOWN;
 }
@@ -127,6 +129,8 @@ enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread 
 		return DL_WHY_SLEEP;
 	case DL_SYS_WAIT:
 		return DL_WHY_CHILD;
+	case DL_SYS_LOCK:
+		return w->uninterruptible ? why_flags(w) : DL_WHY_LOCK;
 	case DL_SYS_FSYNC:
 	case DL_SYS_FILE:
 		return DL_WHY_STORAGE;

@@ -86,26 +86,33 @@ static uint64_t last_api_end(const struct dl_timeline *tl, const struct dl_threa
 
 /* --- phases --- */
 
-/* True and the later bound when t lies in (from, to]. */
-static bool within(uint64_t from, uint64_t to, uint64_t t, uint64_t *ret_from)
+/* Does the instant just before t lie in the phase (from, to]? Moves *began to the phase's begin, or,
+ * when it is over, to its end. */
+static bool within(uint64_t from, uint64_t to, uint64_t t, uint64_t *began)
 {
-	if (t <= from || t > to)
+	if (t <= from)
 		return false;
-	*ret_from = from;
-	return true;
+	if (t <= to || to > *began)
+		*began = t <= to ? from : to;
+	return t <= to;
 }
 
-static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *ret_from)
+static bool process_phase(const struct dl_proc *p, uint64_t t, uint64_t *began)
 {
-	if (p->start && p->ready && within(p->start, p->ready, t, ret_from))
-		return true;
-	return within(p->ending, UINT64_MAX, t, ret_from);
+	return (p->start && p->ready && within(p->start, p->ready, t, began)) ||
+	       within(p->ending, UINT64_MAX, t, began);
 }
 
-bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from)
+static bool trainer_phase(const struct dl_proc *p, uint64_t t, uint64_t *began)
+{
+	size_t i = vec_first_at(&p->starting, t);
+
+	return i && within(p->starting.v[i - 1].start, p->starting.v[i - 1].end, t, began);
+}
+
+static bool in_startup(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *began)
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
-	const struct dl_span *span;
 	const struct dl_proc *p;
 
 	if (th->proc == DL_NONE)
@@ -115,19 +122,16 @@ bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t
 	case DL_ROLE_FORKSERVER:
 	case DL_ROLE_TRACKER:
 	case DL_ROLE_LAUNCHER:
-		*ret_from = 0;
 		return true;
 	case DL_ROLE_FEEDER:
 	case DL_ROLE_SHARER:
-		if (th->start && within(th->start, th->start + BIRTH_NS, t, ret_from))
-			return true;
-		return process_phase(p, t, ret_from);
+		return (th->start && within(th->start, th->start + BIRTH_NS, t, began)) || process_phase(p, t, began);
 	case DL_ROLE_WORKER:
 	case DL_ROLE_WORKER_THREAD:
-		return process_phase(p, t, ret_from);
+	case DL_ROLE_SHM_MANAGER:
+		return process_phase(p, t, began);
 	case DL_ROLE_TRAINER:
-		span = dl_span_before(&p->starting, t);
-		return span && within(span->start, span->end, t, ret_from);
+		return trainer_phase(p, t, began);
 	default:
 		return false;
 	}
@@ -308,32 +312,43 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 	dl_charge(w, base, thread, start, end, &what);
 }
 
-/* One piece without driver calls: phase, hand-over, role. Returns where the piece began. */
+enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_span *last;
+	size_t i;
+
+	*ret_from = 0;
+	if (in_startup(tl, thread, t, ret_from))
+		return DL_CAUSE_STARTUP;
+	if (th->role != DL_ROLE_TRAINER || th->proc == DL_NONE)
+		return dl_role_cause(tl, thread, t);
+	i = vec_first_at(&tl->procs.v[th->proc].receiving, t);
+	last = i ? &tl->procs.v[th->proc].receiving.v[i - 1] : NULL;
+	if (last && last->end >= t) {
+		if (last->start > *ret_from)
+			*ret_from = last->start;
+		return DL_CAUSE_IPC;
+	}
+	if (last && last->end > *ret_from)
+		*ret_from = last->end;
+	return dl_role_cause(tl, thread, t);
+}
+
+/* One piece without driver calls. Returns where the piece began. */
 static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)
 {
-	const struct dl_thread *th = &w->tl->threads.v[thread];
 	struct dl_what startup = { .text = cause_text[DL_CAUSE_STARTUP], .kind = DL_EVI_THREAD, .id = thread };
-	enum dl_cause base = dl_role_cause(w->tl, thread, end);
 	uint64_t from;
+	enum dl_cause base = dl_work_cause(w->tl, thread, end, &from);
 
-	if (dl_startup_before(w->tl, thread, end, &from)) {
-		if (from < start)
-			from = start;
-		dl_charge(w, DL_CAUSE_STARTUP, thread, from, end, &startup);
-		return from;
-	}
-	if (th->role == DL_ROLE_TRAINER) {
-		const struct dl_spans *receiving = &w->tl->procs.v[th->proc].receiving;
-		size_t i = vec_first_at(receiving, end);
-		const struct dl_span *last = i ? &receiving->v[i - 1] : NULL;
-
-		if (last && last->end >= end)
-			base = DL_CAUSE_IPC;
-		from = !last ? 0 : last->end >= end ? last->start : last->end;
-		start = from > start ? from : start;
-	}
-	charge_sampled(w, thread, start, end, base);
-	return start;
+	if (from < start)
+		from = start;
+	if (base == DL_CAUSE_STARTUP)
+		dl_charge(w, base, thread, from, end, &startup);
+	else
+		charge_sampled(w, thread, from, end, base);
+	return from;
 }
 
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)

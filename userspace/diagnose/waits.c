@@ -58,6 +58,8 @@ struct collector {
 	bool had_batch;		/* the last span saw one arrive */
 	bool over;		/* and it was taken over: what comes is for the next batch */
 	bool in_handover;
+	bool only_joins;	/* the last span is nothing but waits for workers to end */
+	size_t ending;		/* spans before the first of those since a batch came or workers were made */
 };
 
 /* Does this block begin the wait for the next batch? The trainer polls the result pipe once for each
@@ -88,7 +90,7 @@ static int add_part(struct collector *c, uint64_t start, uint64_t end, bool join
 	if (!last)
 		return -ENOMEM;
 	*last = (struct dl_span){ start, end };
-	c->had_batch = c->over = false;
+	c->had_batch = c->over = c->only_joins = false;
 	return 0;
 }
 
@@ -98,17 +100,23 @@ static int add_block(struct collector *c, uint32_t i)
 	const struct dl_wait *w = dl_seg_wait(c->th, s);
 	const struct dl_span *last = vec_last(c->out);
 	uint64_t end = dl_seg_end(c->th, i);
-	bool joins;
+	bool join = dl_is_join(c->tl, w), joins;
 	int err;
 
 	/* The latency of waking up belongs to the wait. */
 	if (i + 1 < c->th->segs.cnt && c->th->segs.v[i + 1].state == DL_ST_RUNNABLE)
 		end = dl_seg_end(c->th, i + 1);
-	joins = last && !is_next_batch(c, w) && s->start <= last->end + JOIN_NS &&
+	joins = last && !is_next_batch(c, w) && join == c->only_joins && s->start <= last->end + JOIN_NS &&
 		(s->start <= last->end || (i && c->th->segs.v[i - 1].state == DL_ST_RUNNING &&
 					   c->th->segs.v[i - 1].start <= last->end));
+	if (join && c->ending > c->out->cnt)
+		c->ending = c->out->cnt - joins;
 	err = add_part(c, s->start, end, joins);
-	c->had_batch |= dl_is_batch_wait(c->tl, w) && w->wake_ts && !dl_timed_out(w, s->start);
+	c->only_joins = join;
+	if (!join && dl_is_batch_wait(c->tl, w) && w->wake_ts && !dl_timed_out(w, s->start)) {
+		c->had_batch = true;
+		c->ending = SIZE_MAX;
+	}
 	c->in_handover = dl_is_handover_wait(c->tl, w);
 	return err;
 }
@@ -127,7 +135,8 @@ static int add_phase(struct collector *c, const struct dl_spans *r, uint64_t sta
 					r->v[i].end < end ? r->v[i].end : end };
 		const struct dl_span *last = vec_last(c->out);
 
-		err = add_part(c, part.start, part.end, last && !c->over && part.start <= last->end + JOIN_NS);
+		err = add_part(c, part.start, part.end, last && !c->over && !c->only_joins && part.start <= last->end + JOIN_NS);
+		c->ending = SIZE_MAX;
 		c->had_batch = r == c->receiving;
 		c->over = c->had_batch && part.end == r->v[i].end;
 	}
@@ -141,7 +150,8 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 	bool main = th->proc != DL_NONE && tl->procs.v[th->proc].main == thread;
 	struct collector c = { .tl = tl, .th = th, .out = out,
 			       .starting = main ? &tl->procs.v[th->proc].starting : &none,
-			       .receiving = main ? &tl->procs.v[th->proc].receiving : &none };
+			       .receiving = main ? &tl->procs.v[th->proc].receiving : &none,
+			       .ending = SIZE_MAX };
 	bool any_run = false;
 	int err = 0;
 
@@ -159,6 +169,9 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 		if (!err)
 			err = add_phase(&c, c.receiving, start, end);
 	}
+	/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
+	if (out->cnt > c.ending)
+		out->cnt = c.ending;
 	return err;
 }
 

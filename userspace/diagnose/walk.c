@@ -20,6 +20,7 @@ static const char *const why_text[DL_WHY_CNT] = {
 	[DL_WHY_LOCK] = "waited for a lock",
 	[DL_WHY_GIL] = "waited for its interpreter (GIL)",
 	[DL_WHY_KLOCK] = "waited for a lock of the kernel",
+	[DL_WHY_KERNEL] = "waited inside its system call for the kernel (grace period)",
 	[DL_WHY_STORAGE] = "waited for storage",
 	[DL_WHY_SWAP] = "waited for swapped pages",
 	[DL_WHY_MEMORY] = "waited for memory to be freed",
@@ -270,6 +271,12 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 		walk_lock(w, *thread, seg, why, start, *t);
 		*t = start;
 		return;
+	}
+	if (why == DL_WHY_KERNEL) {
+		uint64_t from;
+
+		cause = dl_work_cause(w->tl, *thread, *t, &from);
+		start = from > start ? from : start;
 	}
 	if (why == DL_WHY_DATA || why == DL_WHY_CHILD || why == DL_WHY_NETWORK) {
 		next = data_source(w->tl, *thread, seg, *t, &cause);

@@ -17,6 +17,7 @@ enum dl_why {
 	DL_WHY_LOCK,		/* a lock: its holder is walked, then the waiter again */
 	DL_WHY_GIL,
 	DL_WHY_KLOCK,		/* a lock of the kernel, mmap_lock for one */
+	DL_WHY_KERNEL,		/* the kernel's own latency inside the call: a grace period */
 	DL_WHY_STORAGE,
 	DL_WHY_SWAP,
 	DL_WHY_MEMORY,
@@ -86,8 +87,8 @@ enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
 enum dl_cause dl_api_cause(const struct dl_api *a);
 
-/* Where a phase (startup) that holds the instant just before t began; false when none does. */
-bool dl_startup_before(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from);
+/* What the thread's own time just before t is for: phase, hand-over, role; and since when, at most. */
+enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t t, uint64_t *ret_from);
 
 bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to);
 

@@ -40,6 +40,17 @@ bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w)
 						sys == DL_SYS_CONNECT || sys == DL_SYS_WRITE);
 }
 
+bool dl_is_join(const struct dl_timeline *tl, const struct dl_wait *w)
+{
+	uint32_t proc = w->waker == DL_NONE ? DL_NONE : tl->threads.v[w->waker].proc;
+
+	if (!w->wake_ts)
+		return false;
+	/* Its last thread closes its end of the pipe, in whatever call it was killed. */
+	return dl_sys_class(tl->machine, w->wake_syscall) == DL_SYS_EXIT ||
+	       (proc != DL_NONE && tl->procs.v[proc].exited && tl->procs.v[proc].end <= w->wake_ts);
+}
+
 struct taker {
 	const struct dl_timeline *tl;
 	const struct dl_thread *th;
@@ -94,7 +105,7 @@ static void take_wakes(struct taker *k, uint64_t until)
 		if (to->proc == k->th->proc) {
 			if (to->role == DL_ROLE_INDEX_FEEDER)
 				end(k, w->ts);
-		} else if (of_loader(k, w->wakee) && to->role != DL_ROLE_WORKER) {
+		} else if (to->role == DL_ROLE_FEEDER || to->role == DL_ROLE_SHARER || to->role == DL_ROLE_SHM_MANAGER) {
 			begin(k, w->ts > LEAD_NS ? w->ts - LEAD_NS : 0);
 			k->sure = w->ts;
 		}
@@ -110,7 +121,7 @@ static void take_wait(struct taker *k, uint32_t seg)
 	/* The trainer polls once for each batch: the one before is had, though no index followed. */
 	if (batch && dl_sys_class(k->tl->machine, w->syscall) == DL_SYS_POLL)
 		end(k, k->sure);
-	if (!w->wake_ts || dl_timed_out(w, start) || !of_loader(k, w->waker))
+	if (!w->wake_ts || dl_timed_out(w, start) || dl_is_join(k->tl, w) || !of_loader(k, w->waker))
 		return;
 	if (batch || dl_is_handover_wait(k->tl, w)) {
 		begin(k, batch ? stop : start);

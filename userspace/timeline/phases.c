@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "timeline/roles.h"
+#include "timeline/syscalls.h"
+
 #define FORK_LEAD_NS 10000000ULL	/* queues and locks made before the first fork of a loader */
 #define FORK_TAIL_NS 2000000ULL
 #define FORK_ROW_NS 500000000ULL	/* workers of one generation are made in a row */
@@ -115,6 +118,21 @@ static uint64_t ending_from(const struct dl_timeline *tl, const struct dl_proc *
 	return from;
 }
 
+/* torch_shm_manager links all of PyTorch before it serves anybody. */
+static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc *p)
+{
+	const struct dl_thread *th = p->main == DL_NONE ? NULL : &tl->threads.v[p->main];
+
+	for (uint32_t i = 0; th && i < th->segs.cnt; i++) {
+		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
+		enum dl_sys sys = w ? dl_sys_class(tl->machine, w->syscall) : DL_SYS_NONE;
+
+		if (sys == DL_SYS_POLL || sys == DL_SYS_ACCEPT)
+			return th->segs.v[i].start;
+	}
+	return 0;
+}
+
 int dl_find_phases(struct dl_timeline *tl)
 {
 	int err = 0;
@@ -122,6 +140,8 @@ int dl_find_phases(struct dl_timeline *tl)
 	vec_for_each(&tl->procs, p) {
 		struct dl_proc *t = p->role == DL_ROLE_WORKER && p->trainer != DL_NONE ? &tl->procs.v[p->trainer] : NULL;
 
+		if (p->role == DL_ROLE_SHM_MANAGER)
+			p->ready = manager_ready(tl, p);
 		p->ending = p->exited ? ending_from(tl, p) : UINT64_MAX;
 		if (t && !err)
 			err = add_span(&t->loading, p->start, p->end);

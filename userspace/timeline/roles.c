@@ -371,8 +371,17 @@ static int find_loaders(struct dl_timeline *tl)
 /* --- threads --- */
 
 struct habits {
-	uint32_t waits, fifo_poll, sock_read, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
+	uint32_t waits, result_poll, fifo_poll, sock, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
 };
+
+static bool is_result_pipe(const struct dl_timeline *tl, uint32_t trainer, uint64_t ino)
+{
+	vec_for_each(&tl->procs, p) {
+		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->result_ino == ino && ino)
+			return true;
+	}
+	return false;
+}
 
 static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th, struct habits *h)
 {
@@ -384,7 +393,9 @@ static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th
 		h->waits++;
 		h->accepts += sys == DL_SYS_ACCEPT;
 		h->fifo_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO;
-		h->sock_read += sys == DL_SYS_READ && w->file_kind == DL_FILE_UNIX;
+		h->result_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO &&
+				  is_result_pipe(tl, th->proc, w->file_ino);
+		h->sock += dl_is_handover_wait(tl, w);
 		if (sys != DL_SYS_FUTEX)
 			continue;
 		if (dl_is_gil(p, w->arg0))
@@ -427,7 +438,7 @@ static enum dl_role trainer_thread(const struct dl_thread *th, const struct habi
 {
 	if (!strcmp(th->name, DL_GPU_THREAD))
 		return DL_ROLE_COLLECTOR;
-	if (!strncmp(th->name, "pt_data_pin", 11) || (workers && h->fifo_poll && h->sock_read))
+	if (!strncmp(th->name, "pt_data_pin", 11) || h->result_poll || (workers && h->fifo_poll && h->sock))
 		return DL_ROLE_PIN;
 	if (h->feeds_workers)
 		return DL_ROLE_INDEX_FEEDER;

@@ -47,6 +47,7 @@ static const struct rule wait_rules[] = {
 				"throttle_direct", "congestion_wait", "wait_iff_congested" } },
 	{ DL_SW_WAIT_SWAP, { "do_swap_page", "swapin_", "swap_read", "shmem_swapin" } },
 	{ DL_SW_WAIT_RWSEM, { "rwsem_down_", "__down_read", "__down_write", "down_read", "down_write" } },
+	{ DL_SW_WAIT_RCU, { "synchronize_rcu", "synchronize_srcu", "__wait_rcu_gp", "synchronize_sched", "rcu_barrier" } },
 	{ DL_SW_WAIT_IO, { "io_schedule", "folio_wait_", "wait_on_page_", "__lock_page", "blk_", "bio_",
 			   "filemap_", "submit_bio", "balance_dirty_pages", "jbd2_", "fuse_", "request_wait_answer",
 			   "nfs_", "rpc_", "netfs_" } },

@@ -22,6 +22,7 @@ enum dl_sys {
 	DL_SYS_EXIT,
 	DL_SYS_FILE,		/* open, stat, ...: a path of some file system */
 	DL_SYS_FSYNC,
+	DL_SYS_LOCK,		/* flock, fcntl: that blocks for a lock on a file only */
 	DL_SYS_MMAP,		/* mmap, munmap, brk, ... */
 	DL_SYS_KILL,
 	DL_SYS_CLOSE,

@@ -388,9 +388,18 @@ int dl_tl_exit(struct dl_timeline *tl, const struct dl_ev_exit *ev)
 	return 0;
 }
 
+/* The recorder looks into /proc a while after a thread has ended: that is no new thread of its id. */
+static bool about_the_dead(const struct dl_timeline *tl, const struct dl_ev_task *ev)
+{
+	uint64_t idx;
+
+	return dl_map_get(&tl->tids, ev->h.tid, &idx) && ev->start < tl->threads.v[idx].end &&
+	       tl->threads.v[idx].end != UINT64_MAX && tl->threads.v[idx].proc != DL_NONE;
+}
+
 int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 {
-	uint32_t idx = dl_tl_own_thread(tl, ev->h.tid, ev->h.pid), parent = DL_NONE;
+	uint32_t idx = about_the_dead(tl, ev) ? DL_IDLE : dl_tl_own_thread(tl, ev->h.tid, ev->h.pid), parent = DL_NONE;
 	struct dl_wait wait = { .syscall = ev->syscall, .arg0 = ev->arg0, .arg1 = ev->arg1,
 				.waker = DL_NONE, .uninterruptible = ev->state == 'D' };
 	const uint64_t quartet = 0x44c0;	/* SIGBUS, SIGFPE, SIGSEGV, SIGTERM */

@@ -161,7 +161,7 @@ struct dl_proc {
 	int32_t exit_status;
 	uint64_t start, end;	/* fork (else first exec) and exit when recorded; else 0 and UINT64_MAX */
 	uint64_t ending;	/* from here on it only ends; UINT64_MAX it did not */
-	uint64_t ready;		/* first instant with PyTorch's signal handlers; 0 none */
+	uint64_t ready;		/* first instant with PyTorch's signal handlers, or of service; 0 none */
 	uint64_t maxrss;
 	char *cmdline;
 	enum dl_role role;
@@ -201,6 +201,7 @@ enum dl_stack_wait {
 	DL_SW_WAIT_SWAP,
 	DL_SW_WAIT_RECLAIM,
 	DL_SW_WAIT_RWSEM,	/* a kernel lock: its waker is its holder */
+	DL_SW_WAIT_RCU,		/* a grace period: for nobody */
 };
 
 struct dl_loss { uint32_t ring, cause, kind; uint64_t cnt; };
@@ -277,6 +278,9 @@ bool dl_timed_out(const struct dl_wait *w, uint64_t start);
 /* Waits by what they are at: the pipe that batches come through; a socket of the hand-over. */
 bool dl_is_batch_wait(const struct dl_timeline *tl, const struct dl_wait *w);
 bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
+
+/* True when the wait was for another process or thread to end: at a worker's sentinel, which is a pipe, too. */
+bool dl_is_join(const struct dl_timeline *tl, const struct dl_wait *w);
 
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);
