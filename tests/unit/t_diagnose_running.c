@@ -60,12 +60,12 @@ static uint64_t faults_with_skid(int user_cnt)
 }
 
 /* The timer fires late, behind the fault: 1 sample of 17 at a faulting instruction is still the fault's;
- * 4 of 20 are the instruction's own work. */
+ * 6 of 22 are the instruction's own work. */
 TEST(samples_behind_a_fault_are_the_faults)
 {
 	CHECK_EQ(faults_with_skid(0), MS(49 - 20.12) * 16 / 20);
 	CHECK_EQ(faults_with_skid(1), MS(49 - 20.12) * 17 / 21);
-	CHECK_EQ(faults_with_skid(4), MS(49 - 20.12) * 16 / 24);
+	CHECK_EQ(faults_with_skid(6), MS(49 - 20.12) * 16 / 26);
 }
 
 /* The batch is at hand at 30; the trainer unpickles it until 45, wakes the index feeder, works until 50
@@ -143,5 +143,33 @@ TEST(a_batch_that_was_ready_is_taken_over_too)
 	check_adds_up(r);
 	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(15) + US(100));
 	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(50.1 - 20.12) - MS(15) - US(100));
+	dl_report_free(r);
+}
+
+/* The trainer is in cudaStreamSynchronize from 20.2 to 49: the device copies from 25 to 45. */
+static struct dl_report *synchronised_with(uint16_t dir)
+{
+	struct synth *s = job_new();
+
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	synth_api(s, AT(20.2), AT(49), TRAINER, TRAINER, 7, DL_CALL_SYNC, "cudaStreamSynchronize");
+	synth_memcpy(s, AT(25), AT(45), TRAINER, 0, 8, 6, dir, DL_GPU_MEM_PINNED, 1 << 20);
+	return job_report(s, NULL);
+}
+
+TEST(a_synchronise_with_a_copy_is_the_copy)
+{
+	struct dl_report *r = synchronised_with(DL_GPU_HTOD);
+
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_PCIE), MS(20));
+	CHECK_EQ(charged(r, DL_CAUSE_SYNC), MS(49 - 20.2) - MS(20));
+	dl_report_free(r);
+	r = synchronised_with(DL_GPU_DTOD);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_PCIE), 0);
+	CHECK_EQ(charged(r, DL_CAUSE_GPU), MS(20) + US(20));
 	dl_report_free(r);
 }

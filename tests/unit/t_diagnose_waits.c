@@ -119,3 +119,26 @@ TEST(a_late_look_makes_no_second_thread)
 	CHECK_EQ(threads, 3);
 	dl_report_free(r);
 }
+
+/* The trainer waits 20 us for a mutex that its own helper thread held for a moment between two sleeps:
+ * that is not what the gap is for. */
+TEST(a_mutex_is_looked_through)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	synth_task(s, AT(0), PIN, TRAINER, 1, "python", 0, 0);
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 2, PIN, TRAINER, AT(5), AT(6), SYNTH_SLEEP, WAIT(NR_NANOSLEEP, .deadline = AT(29.99)));
+	synth_wake(s, AT(29.99), 0, 0, PIN, TRAINER, -1);
+	synth_run(s, 2, PIN, TRAINER, AT(29.99), AT(30.05), SYNTH_SLEEP, WAIT(NR_NANOSLEEP, .deadline = AT(99)));
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(30), SYNTH_SLEEP, WAIT(NR_FUTEX, .arg0 = 0x1000, .arg1 = 0x80));
+	synth_wake(s, AT(30.02), PIN, TRAINER, TRAINER, TRAINER, NR_FUTEX);
+	synth_run(s, 0, TRAINER, TRAINER, AT(30.02), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_SLEEP), 0);
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(50.1 - 20.12));
+	dl_report_free(r);
+}

@@ -8,6 +8,7 @@
 
 #define FUTEX_PRIVATE 128
 #define FUTEX_CMD(op) ((op) & 127)
+#define FUTEX_WAIT 0
 #define FUTEX_LOCK_PI 6
 #define FUTEX_WAIT_BITSET 9
 #define FUTEX_LOCK_PI2 13
@@ -33,13 +34,12 @@ static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_
 	return DL_NONE;
 }
 
-/* threading.Lock and Condition look the same: a futex without a time-out. In a worker's main
- * thread it is a lock, unless the thread that ended the wait had itself been woken by this one:
- * then this one had handed out work and waited for the result. */
-static enum dl_why untimed_bitset(const struct dl_timeline *tl, const struct dl_thread *th,
+/* A lock, unless the thread that ended the wait had itself been woken by this one: then this one had
+ * handed out work and waited for the result. */
+static enum dl_why lock_or_result(const struct dl_timeline *tl, const struct dl_thread *th,
 				  const struct dl_wait *w)
 {
-	if (th->role != DL_ROLE_WORKER || w->waker == DL_NONE || w->waker == DL_IDLE)
+	if (w->waker == DL_NONE || w->waker == DL_IDLE)
 		return DL_WHY_DATA;
 	if (last_waker_before(tl, &tl->threads.v[w->waker], w->wake_ts) ==
 	    (uint32_t)(th - tl->threads.v))
@@ -61,8 +61,12 @@ static enum dl_why why_futex(const struct dl_timeline *tl, const struct dl_threa
 		return DL_WHY_CHILD;
 	if (!(w->arg1 & FUTEX_PRIVATE))
 		return w->deadline > start + DATA_TIMEOUT_NS && dl_timed_out(w, start) ? DL_WHY_DATA : DL_WHY_LOCK;
-	if (cmd == FUTEX_WAIT_BITSET && !w->deadline)
-		return untimed_bitset(tl, th, w);
+	/* threading.Lock and Condition look the same; in a worker's main thread it is a lock. */
+	if (cmd == FUTEX_WAIT_BITSET && !w->deadline && th->role == DL_ROLE_WORKER)
+		return lock_or_result(tl, th, w);
+	/* glibc waits like this for a mutex only (lll_lock_wait), libgomp for the end of a region. */
+	if (cmd == FUTEX_WAIT && !w->deadline)
+		return lock_or_result(tl, th, w);
 	return DL_WHY_DATA;
 }
 

@@ -6,6 +6,8 @@
  */
 #include "diagnose/walk.h"
 
+#include <string.h>
+
 #define MS 1000000ULL
 #define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
 #define SAMPLES_MIN 8
@@ -223,21 +225,27 @@ static enum dl_cause sample_cause(const struct dl_thread *th, uint8_t cls, enum 
 	return base;
 }
 
-/* Faults whose kind a sample does not show are divided as the thread's other faults are. */
+/* Faults whose kind a sample does not show are divided as those around them are, and where there are
+ * none as the thread's are in all. */
 static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SMP_CNT])
 {
 	static const uint8_t kinds[] = { DL_SMP_FAULT_ANON, DL_SMP_FAULT_COW, DL_SMP_FAULT_SHM,
 					 DL_SMP_FAULT_FILE, DL_SMP_FAULT_SWAP };
-	uint32_t all[DL_SMP_CNT] = {}, known = 0, left = cnt[DL_SMP_FAULT];
+	uint32_t like[DL_SMP_CNT], known = 0, left = cnt[DL_SMP_FAULT];
 
 	if (!left)
 		return;
-	vec_for_each(&th->samples, s)
-		all[s->cls]++;
+	memcpy(like, cnt, sizeof(like));
 	for (size_t i = 0; i < sizeof(kinds); i++)
-		known += all[kinds[i]];
+		known += like[kinds[i]];
+	if (!known) {
+		vec_for_each(&th->samples, s)
+			like[s->cls]++;
+		for (size_t i = 0; i < sizeof(kinds); i++)
+			known += like[kinds[i]];
+	}
 	for (size_t i = 0; i < sizeof(kinds) && known; i++) {
-		uint32_t part = (uint32_t)((uint64_t)cnt[DL_SMP_FAULT] * all[kinds[i]] / known);
+		uint32_t part = (uint32_t)((uint64_t)cnt[DL_SMP_FAULT] * like[kinds[i]] / known);
 
 		if (part > left)
 			part = left;
@@ -351,6 +359,28 @@ static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint64_t start,
 	return from;
 }
 
+/* A synchronise inside a gap, when no kernel runs, waits for what else the device does: a copy, which
+ * the host would have to wait for without it, too. */
+static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, const struct dl_what *sync)
+{
+	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
+	struct dl_what copy = { .text = "synchronised with a copy", .kind = DL_EVI_NAME };
+	struct dl_what own = { .text = "synchronised with a copy on the device", .kind = DL_EVI_NAME };
+
+	while (end > start) {
+		uint64_t from = start;
+		const struct dl_copy *c = dl_copy_before(p, end, &from);
+
+		if (!c)
+			dl_charge(w, DL_CAUSE_SYNC, thread, from, end, sync);
+		else if (c->dir == DL_GPU_DTOD)
+			dl_charge(w, DL_CAUSE_GPU, thread, from, end, &own);
+		else
+			dl_charge(w, DL_CAUSE_PCIE, thread, from, end, &copy);
+		end = from;
+	}
+}
+
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)
 {
 	const struct dl_timeline *tl = w->tl;
@@ -366,7 +396,10 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 
 			if (a->start > from)
 				from = a->start;
-			dl_charge(w, dl_api_cause(a), thread, from, end, &what);
+			if (a->cls == DL_CALL_SYNC)
+				charge_sync(w, thread, from, end, &what);
+			else
+				dl_charge(w, dl_api_cause(a), thread, from, end, &what);
 			end = from;
 			continue;
 		}

@@ -219,3 +219,25 @@ int dl_busy_spans(const struct dl_proc *p, uint32_t device, enum dl_kern_filter 
 	*ret = out;
 	return 0;
 }
+
+/* Copies are sorted by start; they do not overlap much, so a short look back is enough. */
+#define COPIES_BACK 64
+
+const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64_t *from)
+{
+	size_t i = vec_first_at(&p->copies, t);
+	uint64_t last = *from;
+
+	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {
+		const struct dl_copy *c = &p->copies.v[i];
+
+		if (c->end >= t) {
+			*from = c->start > *from ? c->start : *from;
+			return c;
+		}
+		if (c->end > last)
+			last = c->end;
+	}
+	*from = last;
+	return NULL;
+}

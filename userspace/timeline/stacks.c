@@ -97,13 +97,8 @@ static void classify_stack(const struct dl_timeline *tl, struct dl_stack *s)
 	s->wait = (uint8_t)FIRST_RULE(tl, s, wait_rules, DL_SW_WAIT_UNKNOWN);
 }
 
-/*
- * Interrupts are off on the way out of a page fault: a sampling timer that is due then fires at the
- * first instructions behind it, in user mode. So user samples at an instruction at which the thread
- * was nearly always met in a fault belong to the fault.
- */
 #define INSN_MAX 15	/* bytes of an x86 instruction */
-#define SKID_RATIO 8	/* faults for each such user sample; less is the instruction's own work */
+#define SKID_RATIO 3	/* faults for each user sample at an instruction; less is the instruction's own work */
 
 struct at { uint64_t ip; uint8_t cls; };
 struct ats { struct at *v; size_t cnt, cap; };
@@ -120,38 +115,86 @@ static int by_ip(const void *a, const void *b)
 	return x->ip < y->ip ? -1 : x->ip > y->ip;
 }
 
-/* The kind of fault that a user sample at this address is the end of; DL_SMP_USER none. */
-static uint8_t skid_of(const struct ats *faults, const struct ats *users, uint64_t ip)
+/* The most frequent class in [from, to]. */
+static uint8_t most_frequent(const struct ats *list, uint64_t from, uint64_t to, uint8_t otherwise)
 {
-	uint64_t from = ip > INSN_MAX ? ip - INSN_MAX : 0;
-	size_t f = vec_first_at(faults, from), u = vec_first_at(users, from);
-	size_t fault_cnt = vec_first_at(faults, ip + 1) - f, user_cnt = vec_first_at(users, ip + 1) - u;
+	uint32_t cnt[DL_SMP_CNT] = {};
+	uint8_t best = otherwise;
 
-	return fault_cnt && fault_cnt >= SKID_RATIO * user_cnt ? faults->v[f].cls : DL_SMP_USER;
+	for (size_t i = vec_first_at(list, from); i < list->cnt && list->v[i].ip <= to; i++) {
+		cnt[list->v[i].cls]++;
+		if (cnt[list->v[i].cls] > cnt[best])
+			best = list->v[i].cls;
+	}
+	return best;
 }
 
-static int take_back_skid(struct dl_thread *th)
+static uint64_t before(uint64_t ip)
 {
-	struct ats faults = {}, users = {};
+	return ip > INSN_MAX ? ip - INSN_MAX : 0;
+}
+
+/* A sample early or late in a fault does not show its kind: others at the same instruction do. */
+static void resolve_unknown(struct dl_thread *th, const struct ats *known)
+{
+	vec_for_each(&th->samples, smp) {
+		if (smp->cls == DL_SMP_FAULT)
+			smp->cls = most_frequent(known, before(smp->ip), smp->ip + INSN_MAX, DL_SMP_FAULT);
+	}
+}
+
+/*
+ * Interrupts are off on the way out of a page fault: a sampling timer that is due then fires at the
+ * first instructions behind it, in user mode. So user samples at an instruction at which the thread
+ * was nearly always met in a fault belong to the fault.
+ */
+static void take_back_skid(struct dl_thread *th, const struct ats *faults, const struct ats *users)
+{
+	vec_for_each(&th->samples, smp) {
+		uint64_t from = before(smp->ip), to = smp->ip;
+		size_t fault_cnt = vec_first_at(faults, to + 1) - vec_first_at(faults, from);
+		size_t user_cnt = vec_first_at(users, to + 1) - vec_first_at(users, from);
+
+		if (smp->cls == DL_SMP_USER && fault_cnt && fault_cnt >= SKID_RATIO * user_cnt)
+			smp->cls = most_frequent(faults, from, to, DL_SMP_FAULT);
+	}
+}
+
+static int add_at(struct ats *list, const struct dl_smp *smp)
+{
+	struct at *at = vec_push(list);
+
+	if (!at)
+		return -ENOMEM;
+	*at = (struct at){ smp->ip, smp->cls };
+	return 0;
+}
+
+static void sort_ats(struct ats *list)
+{
+	if (list->cnt)
+		qsort(list->v, list->cnt, sizeof(*list->v), by_ip);
+}
+
+static int look_around(struct dl_thread *th)
+{
+	struct ats known = {}, faults = {}, users = {};
 	int err = 0;
 
 	vec_for_each(&th->samples, smp) {
-		struct ats *list = is_fault(smp->cls) ? &faults : smp->cls == DL_SMP_USER ? &users : NULL;
-		struct at *at = list ? vec_push(list) : NULL;
-
-		if (at)
-			*at = (struct at){ smp->ip, smp->cls };
-		else if (list)
-			err = -ENOMEM;
+		if (is_fault(smp->cls) && smp->cls != DL_SMP_FAULT && !err)
+			err = add_at(&known, smp);
 	}
-	if (faults.cnt && users.cnt && !err) {
-		qsort(faults.v, faults.cnt, sizeof(*faults.v), by_ip);
-		qsort(users.v, users.cnt, sizeof(*users.v), by_ip);
-		vec_for_each(&th->samples, smp) {
-			if (smp->cls == DL_SMP_USER)
-				smp->cls = skid_of(&faults, &users, smp->ip);
-		}
+	sort_ats(&known);
+	resolve_unknown(th, &known);
+	vec_for_each(&th->samples, smp) {
+		if ((is_fault(smp->cls) || smp->cls == DL_SMP_USER) && !err)
+			err = add_at(smp->cls == DL_SMP_USER ? &users : &faults, smp);
 	}
+	sort_ats(&faults);
+	sort_ats(&users);
+	take_back_skid(th, &faults, &users);
+	vec_free(&known);
 	vec_free(&faults);
 	vec_free(&users);
 	return err;
@@ -172,7 +215,7 @@ int dl_tl_classify(struct dl_timeline *tl)
 			else
 				smp->cls = DL_SMP_KERNEL;
 		}
-		err = err ? err : take_back_skid(th);
+		err = err ? err : look_around(th);
 	}
 	return err;
 }

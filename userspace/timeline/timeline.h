@@ -293,6 +293,10 @@ const char *dl_string(const struct dl_timeline *tl, uint32_t pid, uint32_t id);
 const char *dl_kernel_symbol(const struct dl_timeline *tl, uint64_t addr);
 const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t addr);
 
+/* The copy of the process that was under way just before t, and in *from the later of *from and its
+ * start; NULL when there was none, and in *from the later of *from and the end of the last one. */
+const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64_t *from);
+
 enum dl_kern_filter { DL_KERN_ALL, DL_KERN_NO_COLLECTIVES };
 
 /* The union of a process's kernels on a device. */
