@@ -147,11 +147,60 @@ static int consumer_times(const struct dl_timeline *tl, uint32_t trainer, int32_
 	return err;
 }
 
+struct pace { int32_t worker; uint64_t sum_ns, cnt; };
+struct paces { struct pace *v; size_t cnt, cap; };
+
+static uint64_t mean_ns(uint64_t sum_ns, uint64_t cnt)
+{
+	return cnt ? sum_ns / cnt : 0;
+}
+
+/* Batches come in order: one slow worker makes everybody wait. */
+static void find_slow_worker(struct dl_loader_report *out, const struct paces *paces)
+{
+	const struct pace *slow = NULL;
+	uint64_t sum = 0, cnt = 0;
+
+	out->slow_worker = -1;
+	vec_for_each(paces, p) {
+		if (!slow || mean_ns(p->sum_ns, p->cnt) > mean_ns(slow->sum_ns, slow->cnt))
+			slow = p;
+		sum += p->sum_ns;
+		cnt += p->cnt;
+	}
+	if (!slow || cnt == slow->cnt)
+		return;
+	out->slow_ns = mean_ns(slow->sum_ns, slow->cnt);
+	out->other_ns = mean_ns(sum - slow->sum_ns, cnt - slow->cnt);
+	if (out->slow_ns > 2 * out->other_ns)
+		out->slow_worker = slow->worker;
+}
+
+static int add_worker(const struct dl_timeline *tl, const struct dl_proc *p, struct times *produce, uint64_t *batches,
+		      struct paces *paces)
+{
+	size_t had = produce->cnt;
+	struct pace *pace;
+	int err = worker_times(tl, p, produce, batches);
+
+	if (err || produce->cnt == had)
+		return err;
+	pace = vec_push(paces);
+	if (!pace)
+		return -ENOMEM;
+	pace->worker = p->index;
+	pace->cnt = produce->cnt - had;
+	for (size_t i = had; i < produce->cnt; i++)
+		pace->sum_ns += produce->v[i];
+	return 0;
+}
+
 static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer, int32_t loader,
 		      uint32_t workers, bool only)
 {
 	struct times wait = {}, produce = {}, deliver = {};
 	struct dl_loader_report *out = vec_push(&r->loaders);
+	struct paces paces = {};
 	int err = 0;
 
 	if (!out)
@@ -162,8 +211,10 @@ static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_
 	out->workers = workers;
 	vec_for_each(&tl->procs, p) {
 		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->loader == loader && p->main != DL_NONE)
-			err = err ? err : worker_times(tl, p, &produce, &out->batches);
+			err = err ? err : add_worker(tl, p, &produce, &out->batches, &paces);
 	}
+	find_slow_worker(out, &paces);
+	vec_free(&paces);
 	if (!err)
 		err = consumer_times(tl, trainer, loader, only, &wait, &deliver);
 	out->wait = distribution(&wait);

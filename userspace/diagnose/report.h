@@ -123,6 +123,8 @@ struct dl_loader_report {
 	struct dl_dist produce;	/* worker: index received to batch put */
 	struct dl_dist deliver;	/* batch put to hand-over done */
 	struct dl_part part;	/* gaps or waits that led to one of its workers */
+	int32_t slow_worker;	/* makes batches in more than twice the time of the others; -1 none */
+	uint64_t slow_ns, other_ns;	/* mean time of its batches, and of theirs */
 };
 
 enum dl_block_kind {

@@ -14,6 +14,8 @@
 
 #include "base/str.h"
 
+#define UNEVEN_BATCHES 8	/* fewer batches say nothing about how even they are */
+#define PREFETCH_MAX 64		/* batches ahead for each worker that somebody might want */
 #define IDLE_CPUS 0.2	/* CPUs that idle more than this are CPUs that could have been used */
 
 struct facts {
@@ -57,9 +59,52 @@ static void say_detail(struct facts *f)
 		dl_str_addf(f->text, " (%s)", f->charge->detail);
 }
 
-static void say_decode(struct facts *f)
+static void say_more_workers(struct facts *f, uint64_t step)
 {
 	char a[32], b[32];
+
+	if (f->r->has_gpu && step && f->produce_ns > step) {
+		uint64_t want = (f->produce_ns + step - 1) / step;
+
+		action(f, "One worker needs %s for a batch and the GPU takes %s: about %" PRIu64 " workers would keep up, now there %s %u",
+		       dl_fmt_ns(a, sizeof(a), f->produce_ns), dl_fmt_ns(b, sizeof(b), step), want,
+		       f->workers == 1 ? "is" : "are", f->workers);
+		if (f->cpus && want > f->cpus)
+			action(f, "The job may use only %" PRIu64 " CPUs: make the transforms cheaper, cache decoded samples, or decode on the GPU",
+			       f->cpus);
+	} else if (!f->cpus || f->workers < f->cpus) {
+		action(f, "Use more workers (now %u%s)", f->workers, f->cpus ? "; there are CPUs left" : "");
+	}
+}
+
+/* Where one worker, or a few batches, take most of the time, a number of workers is no remedy. */
+static bool say_uneven(struct facts *f, uint64_t step)
+{
+	char a[32], b[32];
+
+	vec_for_each(&f->r->loaders, l) {
+		const struct dl_dist *d = &l->produce;
+
+		if (l->slow_worker >= 0) {
+			action(f, "Worker %d needs %s for a batch, the others %s; batches come in order, so that all wait for it: look at its samples, or take them as they come (in_order=False in newer PyTorch)",
+			       l->slow_worker, dl_fmt_ns(a, sizeof(a), l->slow_ns), dl_fmt_ns(b, sizeof(b), l->other_ns));
+			return true;
+		}
+		if (d->cnt < UNEVEN_BATCHES || d->p99_ns < 4 * d->p50_ns || d->sum_ns < 2 * d->cnt * d->p50_ns)
+			continue;
+		action(f, "A few batches take up to %s, half of them at most %s: look at their samples, or take batches as they come (in_order=False in newer PyTorch)",
+		       dl_fmt_ns(a, sizeof(a), d->max_ns), dl_fmt_ns(b, sizeof(b), d->p50_ns));
+		if (step && l->workers && d->max_ns / step / l->workers < PREFETCH_MAX)
+			action(f, "prefetch_factor=%" PRIu64 " hides a batch that takes %s behind steps of %s, where memory allows it",
+			       d->max_ns / step / l->workers + 1, dl_fmt_ns(a, sizeof(a), d->max_ns),
+			       dl_fmt_ns(b, sizeof(b), step));
+		return true;
+	}
+	return false;
+}
+
+static void say_decode(struct facts *f)
+{
 	uint64_t step = f->batches ? f->busy_ns / f->batches : 0;
 
 	if (!f->workers && f->loader_threads) {
@@ -78,18 +123,8 @@ static void say_decode(struct facts *f)
 	dl_str_addf(f->text, "%u worker%s %s making samples", f->workers, f->workers == 1 ? " was" : "s were",
 		    f->worker_busy > 0.9 ? "busy all the time" : "busy");
 	say_detail(f);
-	if (f->r->has_gpu && step && f->produce_ns > step) {
-		uint64_t want = (f->produce_ns + step - 1) / step;
-
-		action(f, "One worker needs %s for a batch and the GPU takes %s: about %" PRIu64 " workers would keep up, now there %s %u",
-		       dl_fmt_ns(a, sizeof(a), f->produce_ns), dl_fmt_ns(b, sizeof(b), step), want,
-		       f->workers == 1 ? "is" : "are", f->workers);
-		if (f->cpus && want > f->cpus)
-			action(f, "The job may use only %" PRIu64 " CPUs: make the transforms cheaper, cache decoded samples, or decode on the GPU",
-			       f->cpus);
-	} else if (!f->cpus || f->workers < f->cpus) {
-		action(f, "Use more workers (now %u%s)", f->workers, f->cpus ? "; there are CPUs left" : "");
-	}
+	if (!say_uneven(f, step))
+		say_more_workers(f, step);
 	action(f, "Make samples cheaper: smaller images, faster decoder (turbojpeg), fewer or vectorised transforms, transforms on the GPU");
 }
 
