@@ -173,3 +173,37 @@ TEST(a_synchronise_with_a_copy_is_the_copy)
 	CHECK_EQ(charged(r, DL_CAUSE_GPU), MS(20) + US(20));
 	dl_report_free(r);
 }
+
+/* A worker that always finds its next index in the pipe is never woken by the index feeder, which is known
+ * by its birth behind the worker's, and by waiting for its queue and the interpreter alone. */
+TEST(an_index_feeder_that_wakes_nobody)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	synth_fork(s, AT(1), TRAINER, TRAINER, WORKER2, WORKER2, "python");
+	synth_run(s, 3, WORKER2, WORKER2, AT(1.1), AT(90), SYNTH_SLEEP, ON_INDEX);
+	synth_fork(s, AT(2), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, "python");
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(2.1), AT(2.2), SYNTH_SLEEP,
+		  WAIT(NR_FUTEX, .arg0 = GIL_ADDR, .arg1 = FUTEX_TIMED, .deadline = AT(7.2)));
+	synth_wake(s, AT(2.5), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(2.5), AT(2.6), SYNTH_SLEEP,
+		  WAIT(NR_FUTEX, .arg0 = GIL_ADDR, .arg1 = FUTEX_TIMED, .deadline = AT(7.6)));
+	synth_wake(s, AT(2.7), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(2.7), AT(2.8), SYNTH_SLEEP, ON_COND);
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(1), AT(11), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(30), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(29), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(29), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(29), AT(30.01), SYNTH_SLEEP, ON_COND);
+	synth_run(s, 0, TRAINER, TRAINER, AT(30), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	synth_wake(s, AT(45), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
+	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.1), SYNTH_SLEEP, ON_COND);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(1) + MS(15));
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(5) + US(100));
+	dl_report_free(r);
+}

@@ -58,7 +58,7 @@ struct taker {
 	bool taking;
 	uint64_t from;
 	uint64_t sure;		/* it was still taking the batch over then */
-	size_t woke;		/* next of the thread's wakes */
+	size_t woke, api;	/* next of the thread's wakes, of its driver calls */
 	uint64_t last_end;	/* of the last span */
 	int err;
 };
@@ -96,18 +96,37 @@ static bool of_loader(const struct taker *k, uint32_t thread)
 	       (k->tl->procs.v[proc].role == DL_ROLE_WORKER || k->tl->procs.v[proc].role == DL_ROLE_SHM_MANAGER);
 }
 
-static void take_wakes(struct taker *k, uint64_t until)
+static void take_wake(struct taker *k, const struct dl_woke *w)
 {
-	for (; k->woke < k->th->woke.cnt && k->th->woke.v[k->woke].ts <= until; k->woke++) {
-		const struct dl_woke *w = &k->th->woke.v[k->woke];
-		const struct dl_thread *to = &k->tl->threads.v[w->wakee];
+	const struct dl_thread *to = &k->tl->threads.v[w->wakee];
 
-		if (to->proc == k->th->proc) {
-			if (to->role == DL_ROLE_INDEX_FEEDER)
-				end(k, w->ts);
-		} else if (to->role == DL_ROLE_FEEDER || to->role == DL_ROLE_SHARER || to->role == DL_ROLE_SHM_MANAGER) {
-			begin(k, w->ts > LEAD_NS ? w->ts - LEAD_NS : 0);
-			k->sure = w->ts;
+	if (to->proc == k->th->proc) {
+		if (to->role == DL_ROLE_INDEX_FEEDER)
+			end(k, w->ts);
+	} else if (to->role == DL_ROLE_FEEDER || to->role == DL_ROLE_SHARER || to->role == DL_ROLE_SHM_MANAGER) {
+		begin(k, w->ts > LEAD_NS ? w->ts - LEAD_NS : 0);
+		k->sure = w->ts;
+	}
+}
+
+/* The thread's wakes and its driver calls, by time. The calls are the training's own: the batch is had
+ * by then, though no index may have followed. */
+static void take_until(struct taker *k, uint64_t until)
+{
+	const struct dl_proc *p = &k->tl->procs.v[k->th->proc];
+
+	for (;;) {
+		uint64_t woke = k->woke < k->th->woke.cnt ? k->th->woke.v[k->woke].ts : UINT64_MAX;
+		uint64_t api = k->api < k->th->apis.cnt ? p->apis.v[k->th->apis.v[k->api]].start : UINT64_MAX;
+
+		if ((woke < api ? woke : api) > until || (woke == UINT64_MAX && api == UINT64_MAX))
+			return;
+		if (woke <= api) {
+			take_wake(k, &k->th->woke.v[k->woke++]);
+		} else {
+			k->api++;
+			if (k->taking && api > k->sure)
+				end(k, k->sure);
 		}
 	}
 }
@@ -118,8 +137,10 @@ static void take_wait(struct taker *k, uint32_t seg)
 	uint64_t start = k->th->segs.v[seg].start, stop = dl_seg_end(k->th, seg);
 	bool batch = dl_is_batch_wait(k->tl, w);
 
-	/* The trainer polls once for each batch: the one before is had, though no index followed. */
-	if (batch && dl_sys_class(k->tl->machine, w->syscall) == DL_SYS_POLL)
+	enum dl_sys sys = dl_sys_class(k->tl->machine, w->syscall);
+
+	/* The trainer polls once for each batch, and sleeps in none: the one before is had. */
+	if ((batch && sys == DL_SYS_POLL) || sys == DL_SYS_SLEEP)
 		end(k, k->sure);
 	if (!w->wake_ts || dl_timed_out(w, start) || dl_is_join(k->tl, w) || !of_loader(k, w->waker))
 		return;
@@ -138,11 +159,11 @@ int dl_find_handovers(struct dl_timeline *tl)
 			continue;
 		k.th = &tl->threads.v[p->main];
 		for (uint32_t i = 0; i < k.th->segs.cnt; i++) {
-			take_wakes(&k, k.th->segs.v[i].start);
+			take_until(&k, k.th->segs.v[i].start);
 			if (dl_seg_wait(k.th, &k.th->segs.v[i]))
 				take_wait(&k, i);
 		}
-		take_wakes(&k, UINT64_MAX);
+		take_until(&k, UINT64_MAX);
 		end(&k, k.sure);
 		if (k.err)
 			return k.err;

@@ -372,6 +372,7 @@ static int find_loaders(struct dl_timeline *tl)
 
 struct habits {
 	uint32_t waits, result_poll, fifo_poll, sock, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
+	uint32_t timed, elsewhere;	/* futex waits with a time-out; waits at neither a futex nor a pipe */
 };
 
 static bool is_result_pipe(const struct dl_timeline *tl, uint32_t trainer, uint64_t ino)
@@ -396,12 +397,16 @@ static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th
 		h->result_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO &&
 				  is_result_pipe(tl, th->proc, w->file_ino);
 		h->sock += dl_is_handover_wait(tl, w);
+		h->elsewhere += sys != DL_SYS_FUTEX && !(sys == DL_SYS_WRITE && w->file_kind == DL_FILE_FIFO) &&
+				!(w->flags & DL_SW_EXCEPTION);
 		if (sys != DL_SYS_FUTEX)
 			continue;
-		if (dl_is_gil(p, w->arg0))
+		if (dl_is_gil(p, w->arg0)) {
 			h->gil++;
-		else if (w->arg1 == FUTEX_PRIVATE)
-			h->pool_futex++;
+			continue;
+		}
+		h->pool_futex += w->arg1 == FUTEX_PRIVATE;
+		h->timed += w->deadline != 0;
 	}
 }
 
@@ -434,13 +439,29 @@ static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
 	return false;
 }
 
-static enum dl_role trainer_thread(const struct dl_thread *th, const struct habits *h, bool workers)
+#define FEEDER_BIRTH_NS 1000000000ULL
+
+/* A queue's feeder is made by the first put, right behind the making of the workers. Where workers are
+ * never idle it wakes none of them: its waits, for the queue and the interpreter alone, tell. */
+static bool is_new_feeder(const struct dl_timeline *tl, const struct dl_thread *th, const struct habits *h)
+{
+	if (!th->start || th->creator != tl->procs.v[th->proc].main || !h->waits || !h->gil || h->timed || h->elsewhere)
+		return false;
+	vec_for_each(&tl->procs, p) {
+		if (p->role == DL_ROLE_WORKER && p->trainer == th->proc && p->start && p->start < th->start &&
+		    th->start - p->start < FEEDER_BIRTH_NS)
+			return true;
+	}
+	return false;
+}
+
+static enum dl_role trainer_thread(const struct dl_timeline *tl, const struct dl_thread *th, const struct habits *h, bool workers)
 {
 	if (!strcmp(th->name, DL_GPU_THREAD))
 		return DL_ROLE_COLLECTOR;
 	if (!strncmp(th->name, "pt_data_pin", 11) || h->result_poll || (workers && h->fifo_poll && h->sock))
 		return DL_ROLE_PIN;
-	if (h->feeds_workers)
+	if (h->feeds_workers || is_new_feeder(tl, th, h))
 		return DL_ROLE_INDEX_FEEDER;
 	if (!h->gil && ((h->waits && h->pool_futex == h->waits) || !strncmp(th->name, "PTThreadPool", 12)))
 		return DL_ROLE_POOL;
@@ -477,7 +498,7 @@ static void find_thread_roles(struct dl_timeline *tl)
 		count_waits(tl, th, &h);
 		count_wakes(tl, th, &h);
 		th->role = p->role == DL_ROLE_WORKER ? worker_thread(th, &h) :
-			   trainer_thread(th, &h, has_workers(tl, th->proc));
+			   trainer_thread(tl, th, &h, has_workers(tl, th->proc));
 	}
 }
 
