@@ -179,13 +179,18 @@ $(O)/tests/bench/trace_bench: $(O)/tests/bench/trace_bench.o $(O)/lib/trace.a $(
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+# Cuts recorded traces to size for tests/lab/chains.
+$(O)/tests/lab/scrub: $(O)/tests/lab/scrub.o $(O)/lib/trace.a $(O)/lib/base.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
 # Live tests of the kernel side (tests/live/test_kernel.sh runs them).
 KERNEL_TESTS := $(patsubst tests/%.c,$(O)/tests/%,$(sort $(wildcard tests/live/t_kernel_*.c)))
 $(KERNEL_TESTS): %: %.o $(O)/tests/live/harness.o $(foreach l,$(upto_capture),$(O)/lib/$(l).a)
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-test-tools: $(O)/tests/bench/empty $(O)/tests/bench/trace_bench $(KERNEL_TESTS)
+test-tools: $(O)/tests/bench/empty $(O)/tests/bench/trace_bench $(O)/tests/lab/scrub $(KERNEL_TESTS)
 
 # A second build of the libraries and their tests under the sanitizers, in a folder of its own.
 ASAN_O := $(O)-asan
