@@ -307,6 +307,24 @@ TEST(pcie_pinned)
 	dl_report_free(r);
 }
 
+/* By rounded clocks the copy ends 5 ns behind the start of the kernel that waited for it. */
+TEST(pcie_pinned_by_rounded_clocks)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	step(s, 10, 1);
+	synth_memcpy(s, AT(21.05), AT(50) + 5, TRAINER, 0, 8, 8, DL_GPU_HTOD, DL_GPU_MEM_PINNED, 300 << 20);
+	synth_api(s, AT(21.1), AT(21.11), TRAINER, TRAINER, 2, DL_CALL_LAUNCH, "cudaLaunchKernel");
+	synth_kernel(s, AT(50), AT(60), TRAINER, 0, 7, 2, "train_step");
+	synth_run(s, 0, TRAINER, TRAINER, AT(5), AT(60), SYNTH_SLEEP, ON_RESULTS);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_PCIE), MS(28.9));
+	CHECK_EQ(charged(r, DL_CAUSE_GPU), 0);
+	dl_report_free(r);
+}
+
 /* num_workers=0: what comes before the copy of a batch is its making. */
 TEST(no_workers)
 {

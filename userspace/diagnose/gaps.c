@@ -51,6 +51,7 @@ static const struct dl_api *api_of(const struct dl_proc *p, uint32_t corr)
 
 /* Copies are sorted by start; they do not overlap much, so a short look back is enough. */
 #define COPIES_BACK 64
+#define CLOCK_SLACK_NS 2000	/* timestamps are rounded and converted one by one */
 
 /* The copy that the device was busy with just before t and that the kernel had to wait for: to the
  * device, on its stream, or on another one and over before the kernel began. */
@@ -62,7 +63,7 @@ static const struct dl_copy *copy_before(const struct dl_proc *p, const struct d
 	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {
 		const struct dl_copy *c = &p->copies.v[i];
 
-		if (c->device != k->device || c->end > k->start || c->dir == DL_GPU_DTOD)
+		if (c->device != k->device || c->end > k->start + CLOCK_SLACK_NS || c->dir == DL_GPU_DTOD)
 			continue;
 		if (c->end >= t)
 			return c;
