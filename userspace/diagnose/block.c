@@ -16,13 +16,15 @@
 /* A wait with a deadline this far away is for data (queue.get with a time-out), not for a lock. */
 #define DATA_TIMEOUT_NS 40000000ULL
 
-/* The last wake that the thread got before t and that was not about the GIL; DL_NONE none. */
+/* Who last woke the thread before t, wakes for the GIL aside; its creator where nobody did since its
+ * birth; DL_NONE not known. */
 static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
 	const struct dl_proc *p = th->proc == DL_NONE ? NULL : &tl->procs.v[th->proc];
 	uint32_t i = dl_seg_before(th, t);
+	int looked = 0;
 
-	for (int looked = 0; i != DL_NONE && looked < 64; i = i ? i - 1 : DL_NONE) {
+	for (; i != DL_NONE && looked < 64; i = i ? i - 1 : DL_NONE) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 
 		if (!w)
@@ -31,7 +33,7 @@ static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_
 		if (w->wake_ts && w->wake_ts <= t && !(p && dl_is_gil(p, w->arg0)))
 			return w->waker;
 	}
-	return DL_NONE;
+	return i == DL_NONE && th->start ? th->creator : DL_NONE;
 }
 
 /* A lock, unless the thread that ended the wait had itself been woken by this one: then this one had

@@ -93,14 +93,23 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 	charge_held(w, thread, affinity, foreign, start, end);
 }
 
+bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
+	const struct dl_wait *wait = wait_before(th, seg);
+
+	return wait && !rq->throttled && !rq->fresh && rq->preempted_by == DL_NONE &&
+	       dl_seg_end(th, seg) - th->segs.v[seg].start < LATENCY_MAX_NS &&
+	       (rq->before == DL_IDLE || rq->before == wait->waker);
+}
+
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
-	uint64_t whole = dl_seg_end(th, seg) - th->segs.v[seg].start;
 	struct dl_what what = { .text = "ready to run, its cgroup had used up its CPU time", .kind = DL_EVI_THREAD,
 				.id = thread };
-	const struct dl_wait *wait = wait_before(th, seg);
 
 	if (rq->throttled) {
 		dl_charge(w, DL_CAUSE_CPU_QUOTA, thread, start, end, &what);
@@ -124,7 +133,7 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 		dl_charge(w, cause, thread, start, end, &what);
 		return;
 	}
-	if (wait && whole < LATENCY_MAX_NS && (rq->before == DL_IDLE || rq->before == wait->waker)) {
+	if (dl_is_latency(w->tl, thread, seg)) {
 		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
 
 		what.text = "waking up";

@@ -264,6 +264,12 @@ static int note_lost_switches(struct dl_report *r, const struct dl_timeline *tl)
 		if (add_note(r, dl_str_take(&s)))
 			return -ENOMEM;
 	}
+	if (tl->inferred_wakes) {
+		dl_str_addf(&s, "%" PRIu64 " waits ended at their own deadline without a wake by the kernel in the trace; the timer is taken to have ended them",
+			    tl->inferred_wakes);
+		if (add_note(r, dl_str_take(&s)))
+			return -ENOMEM;
+	}
 	if (!tl->lost_switches)
 		return 0;
 	dl_str_addf(&s, "%" PRIu64 " context switches are missing by the threads' own counters; what the threads did then is unexplained",

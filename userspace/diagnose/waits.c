@@ -94,13 +94,22 @@ static int add_part(struct collector *c, uint64_t start, uint64_t end, bool join
 	return 0;
 }
 
+/* The trainer waits for one of its workers to end. */
+static bool is_end_of_worker(const struct collector *c, const struct dl_wait *w)
+{
+	uint32_t proc = w->waker == DL_NONE ? DL_NONE : c->tl->threads.v[w->waker].proc;
+
+	return dl_is_join(c->tl, w) && proc != DL_NONE && c->tl->procs.v[proc].role == DL_ROLE_WORKER &&
+	       c->tl->procs.v[proc].trainer == c->th->proc;
+}
+
 static int add_block(struct collector *c, uint32_t i)
 {
 	const struct dl_seg *s = &c->th->segs.v[i];
 	const struct dl_wait *w = dl_seg_wait(c->th, s);
 	const struct dl_span *last = vec_last(c->out);
 	uint64_t end = dl_seg_end(c->th, i);
-	bool join = dl_is_join(c->tl, w), joins;
+	bool join = is_end_of_worker(c, w), joins;
 	int err;
 
 	/* The latency of waking up belongs to the wait. */
@@ -170,7 +179,7 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 			err = add_phase(&c, c.receiving, start, end);
 	}
 	/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
-	if (out->cnt > c.ending)
+	if (out->cnt > c.ending && !(main && tl->procs.v[th->proc].loader_threads))
 		out->cnt = c.ending;
 	return err;
 }

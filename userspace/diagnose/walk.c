@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #define GIL_RERUN_NS 300000ULL		/* between two slices of one wait for the GIL */
+#define GIL_FUTILE_NS 100000ULL		/* the same, after a wake */
 #define DEPTH_MAX 8			/* locks behind locks */
 #define LINKS_MAX 2000000ULL		/* segments in one walk: damage, not a program */
 #define VISITED_MAX 32
@@ -36,49 +37,110 @@ static bool same_process(const struct dl_timeline *tl, uint32_t a, uint32_t b)
 	return tl->threads.v[a].proc != DL_NONE && tl->threads.v[a].proc == tl->threads.v[b].proc;
 }
 
-/* A wait for the GIL is a row of 5 ms slices that time out: one wait from the first to the last. */
+static bool woke_nobody(const struct dl_thread *th, uint64_t from, uint64_t to)
+{
+	size_t i = vec_first_at(&th->woke, from);
+
+	return i >= th->woke.cnt || th->woke.v[i].ts > to;
+}
+
+/* Did the thread come back from this wait for the GIL without it? It timed out, or it was woken and found
+ * another one quicker: then it waits again at once, and has not told anybody that it had it. */
+static bool came_back_without(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg, uint64_t ran_ns)
+{
+	const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[seg]);
+	uint64_t end = dl_seg_end(th, seg);
+
+	if (dl_why_blocked(tl, th, seg) != DL_WHY_GIL)
+		return false;
+	return dl_timed_out(w, th->segs.v[seg].start) ||
+	       (ran_ns < GIL_FUTILE_NS && woke_nobody(th, end, end + GIL_RERUN_NS + ran_ns));
+}
+
+/* A wait for the GIL is a row of slices without it: one wait from the first to the last. */
 static uint32_t first_gil_slice(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg)
 {
+	uint64_t ran_ns = 0;
+
 	for (uint32_t i = seg; i-- > 0;) {
 		const struct dl_seg *s = &th->segs.v[i];
 
-		if (s->state == DL_ST_RUNNING && dl_seg_end(th, i) - s->start > GIL_RERUN_NS)
-			break;
 		if (s->state == DL_ST_UNKNOWN || s->state == DL_ST_GONE)
+			break;
+		if (s->state == DL_ST_RUNNING)
+			ran_ns += dl_seg_end(th, i) - s->start;
+		if (ran_ns > GIL_RERUN_NS)
 			break;
 		if (s->state != DL_ST_BLOCKED)
 			continue;
-		if (dl_why_blocked(tl, th, i) != DL_WHY_GIL || !dl_timed_out(dl_seg_wait(th, s), s->start))
+		if (!came_back_without(tl, th, i, ran_ns))
 			break;
 		seg = i;
+		ran_ns = 0;
 	}
 	return seg;
 }
 
-/* Who had the GIL: the thread whose release ended the wait; where a timer ended it, the thread of
- * the process that was on or for a CPU most of that time. */
-static uint32_t gil_holder(const struct dl_timeline *tl, uint32_t thread, const struct dl_wait *w,
-			   uint64_t wait_start, uint64_t start, uint64_t end)
+/* How long the thread sat in waits that the kernel or a device ended: it can hold the GIL meanwhile. */
+static uint64_t stuck_ns(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t from, uint64_t to)
+{
+	uint32_t i = dl_seg_before(th, to);
+	uint64_t ns = 0;
+
+	for (; i != DL_NONE && to > from; to = th->segs.v[i].start, i = i ? i - 1 : DL_NONE) {
+		uint64_t start = th->segs.v[i].start > from ? th->segs.v[i].start : from;
+
+		if (th->segs.v[i].state != DL_ST_BLOCKED || to <= start)
+			continue;
+		switch (dl_why_blocked(tl, th, i)) {
+		case DL_WHY_STORAGE:
+		case DL_WHY_SWAP:
+		case DL_WHY_MEMORY:
+		case DL_WHY_KLOCK:
+		case DL_WHY_KERNEL:
+			ns += to - start;
+			break;
+		default:
+			break;
+		}
+	}
+	return ns;
+}
+
+/* The thread of the process that was longest on or for a CPU, or stuck in the kernel. */
+static uint32_t busiest(const struct dl_timeline *tl, uint32_t thread, uint64_t start, uint64_t end, bool stuck)
 {
 	uint32_t best = DL_NONE;
 	uint64_t most = 0;
 
-	if (w->waker != DL_NONE && w->waker != thread && same_process(tl, thread, w->waker) &&
-	    w->wake_ts && !dl_timed_out(w, wait_start))
-		return w->waker;
 	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+		const struct dl_thread *th = &tl->threads.v[i];
 		uint64_t ns;
 
-		if (i == thread || !same_process(tl, thread, i) || tl->threads.v[i].start > end ||
-		    tl->threads.v[i].end < start)
+		if (i == thread || !same_process(tl, thread, i) || th->start > end || th->end < start)
 			continue;
-		ns = dl_running_ns(&tl->threads.v[i], start, end, true);
+		ns = stuck ? stuck_ns(tl, th, start, end) : dl_running_ns(th, start, end, true);
 		if (ns > most) {
 			most = ns;
 			best = i;
 		}
 	}
 	return best;
+}
+
+/* Who had the GIL: the thread whose release ended the wait; where a timer ended it, the thread of
+ * the process that was on or for a CPU most of that time; where none was, one that held it in a page
+ * fault or the like. */
+static uint32_t gil_holder(const struct dl_timeline *tl, uint32_t thread, const struct dl_wait *w,
+			   uint64_t wait_start, uint64_t start, uint64_t end)
+{
+	uint32_t best;
+
+	if (w->waker != DL_NONE && w->waker != thread && same_process(tl, thread, w->waker) &&
+	    w->wake_ts && !dl_timed_out(w, wait_start))
+		return w->waker;
+	best = busiest(tl, thread, start, end, false);
+	return best == DL_NONE ? busiest(tl, thread, start, end, true) : best;
 }
 
 /* Threads whose work is for the batch: behind their GIL the work is the cause, else the GIL is. */
@@ -324,6 +386,11 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 			t = start;
 			break;
 		case DL_ST_RUNNABLE:
+			/* The latency of waking up is charged as the wait: behind the GIL as what its holder does. */
+			if (dl_is_latency(w->tl, thread, seg) && dl_why_blocked(w->tl, th, seg - 1) == DL_WHY_GIL) {
+				t = walk_gil(w, thread, seg - 1, t, floor);
+				break;
+			}
 			dl_charge_runnable(w, thread, seg, start, t);
 			t = start;
 			break;

@@ -76,6 +76,9 @@ void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t
 /* runqueue.c: charges a wait for a CPU. */
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
 
+/* Is this wait for a CPU only the latency of waking up: the CPU came from idle or from the waker at once? */
+bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg);
+
 /* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end);
 

@@ -430,6 +430,57 @@ static void count_wakes(const struct dl_timeline *tl, const struct dl_thread *th
 	}
 }
 
+#define HAND_OUT_NS 1000000	/* work is handed out this shortly before one waits for it */
+
+/* How often the thread ended a wait of another one for data, without having been woken for it: it was at
+ * work ahead of the need, as a loader is, where a pool gets each piece from who waits. */
+static uint32_t fed(const struct dl_timeline *tl, uint32_t thread, uint32_t to)
+{
+	const struct dl_thread *waiter = &tl->threads.v[to];
+	uint32_t cnt = 0;
+
+	vec_for_each(&tl->threads.v[thread].woke, w) {
+		uint32_t seg = w->wakee == to ? dl_seg_before(waiter, w->ts) : DL_NONE;
+		const struct dl_wait *wait = seg == DL_NONE ? NULL : dl_seg_wait(waiter, &waiter->segs.v[seg]);
+		uint64_t from;
+		bool asked = false;
+
+		if (!wait || wait->wake_ts != w->ts || !is_futex(tl, wait) ||
+		    dl_is_gil(&tl->procs.v[waiter->proc], wait->arg0))
+			continue;
+		from = waiter->segs.v[seg].start > HAND_OUT_NS ? waiter->segs.v[seg].start - HAND_OUT_NS : 0;
+		for (size_t i = vec_first_at(&waiter->woke, from); i < waiter->woke.cnt && waiter->woke.v[i].ts < w->ts; i++)
+			asked |= waiter->woke.v[i].wakee == thread;
+		cnt += !asked;
+	}
+	return cnt;
+}
+
+/* Threads that feed the trainer's main thread, or others that do: a graph of threads hands batches on. */
+static void find_loader_threads(struct dl_timeline *tl)
+{
+	bool changed = true;
+
+	for (int round = 0; changed && round < 8; round++) {
+		changed = false;
+		for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+			struct dl_thread *th = &tl->threads.v[i];
+
+			if (th->role != DL_ROLE_TRAINER_THREAD || th->apis.cnt)
+				continue;
+			for (uint32_t to = 0; to < tl->threads.cnt && th->role == DL_ROLE_TRAINER_THREAD; to++) {
+				if (tl->threads.v[to].proc != th->proc || to == i ||
+				    (to != tl->procs.v[th->proc].main && tl->threads.v[to].role != DL_ROLE_LOADER_THREAD))
+					continue;
+				if (fed(tl, i, to) >= 2) {
+					th->role = DL_ROLE_LOADER_THREAD;
+					changed = true;
+				}
+			}
+		}
+	}
+}
+
 static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
 {
 	vec_for_each(&tl->procs, p) {
@@ -513,5 +564,6 @@ int dl_find_roles(struct dl_timeline *tl)
 	if (err)
 		return err;
 	find_thread_roles(tl);
+	find_loader_threads(tl);
 	return 0;
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LATE_TIMER_NS 1000000	/* from a deadline to running, on a machine with a CPU free */
+
 static int seg_push(struct dl_thread *th, uint64_t ts, enum dl_state state, uint32_t ref, uint16_t cpu)
 {
 	struct dl_seg *s = vec_last(&th->segs);
@@ -224,6 +226,18 @@ static bool woken_while_running(const struct dl_thread *th)
 	return run && run->state == DL_ST_RUNNING && th->run_wake_ts >= run->start;
 }
 
+/* Timers' wakes are left out at times, as switches are. A thread that is back on a CPU right behind its
+ * own deadline was woken by it. */
+static void infer_timer(struct dl_timeline *tl, struct dl_wait *w, uint64_t start, uint64_t ts)
+{
+	if (w->deadline <= start || ts < w->deadline || ts - w->deadline > LATE_TIMER_NS)
+		return;
+	w->wake_ts = w->deadline;
+	w->waker = DL_IDLE;
+	w->wake_flags = DL_WK_IRQ;
+	tl->inferred_wakes++;
+}
+
 static int switch_in(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_switch *ev, uint32_t before)
 {
 	struct dl_thread *th = &tl->threads.v[idx];
@@ -242,6 +256,8 @@ static int switch_in(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_sw
 				return -ENOMEM;
 			last->state = DL_ST_RUNNABLE;
 			last->ref = ref;
+		} else if (!w->wake_ts) {
+			infer_timer(tl, w, last->start, ev->h.ts);
 		}
 	} else if (last && last->state == DL_ST_RUNNING) {
 		last->state = DL_ST_UNKNOWN;

@@ -244,6 +244,7 @@ struct dl_timeline {
 	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
 	struct dl_text_vec texts;
 	uint64_t lost_switches;		/* seen by the threads' own counters */
+	uint64_t inferred_wakes;	/* timers' wakes that the trace lacks */
 	uint64_t inferred_switches;	/* switch-ins that the trace lacks, placed by CPU time */
 	bool stopped;			/* the recorder ended in order */
 };
