@@ -207,3 +207,38 @@ TEST(an_index_feeder_that_wakes_nobody)
 	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(5) + US(100));
 	dl_report_free(r);
 }
+
+/* Four kernels of 5 ms with 1 us between them, then a read-back that began with the first one and ends
+ * behind the last, at 30.1, and 15 ms of the trainer's Python: all of it is what the read-back cost. */
+static void check_read_back(uint32_t cls, const char *name)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		synth_api(s, AT(9 + 0.1 * i), AT(9.05 + 0.1 * i), TRAINER, TRAINER, 1 + i, DL_CALL_LAUNCH, "cudaLaunchKernel");
+		synth_kernel(s, AT(10 + 5.001 * i), AT(15 + 5.001 * i), TRAINER, 0, 7, 1 + i, "train_step");
+	}
+	synth_api(s, AT(10), AT(30.1), TRAINER, TRAINER, 8, cls, name);
+	if (cls == DL_CALL_COPY)
+		synth_memcpy(s, AT(30.01), AT(30.02), TRAINER, 0, 7, 8, DL_GPU_DTOH, DL_GPU_MEM_PAGEABLE, 4);
+	synth_api(s, AT(45.1), AT(45.11), TRAINER, TRAINER, 9, DL_CALL_LAUNCH, "cudaLaunchKernel");
+	synth_kernel(s, AT(45.12), AT(55), TRAINER, 0, 7, 9, "train_step");
+	synth_run(s, 0, TRAINER, TRAINER, AT(5), AT(60), SYNTH_SLEEP, ON_RESULTS);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK(charged(r, DL_CAUSE_SYNC) >= MS(15));
+	CHECK_EQ(charged(r, DL_CAUSE_HOST), 0);
+	CHECK_EQ(r->verdict.cause, DL_CAUSE_SYNC);
+	dl_report_free(r);
+}
+
+TEST(a_synchronise_waited_for_all_kernels_of_the_step)
+{
+	check_read_back(DL_CALL_SYNC, "cudaStreamSynchronize");
+}
+
+TEST(a_copy_back_is_a_synchronise)
+{
+	check_read_back(DL_CALL_COPY, "cudaMemcpyAsync");
+}

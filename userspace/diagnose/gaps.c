@@ -99,30 +99,27 @@ static void charge_asked(struct dl_walk *w, const struct device *dev, const stru
 
 /* --- a gap --- */
 
-/* Had the host synchronised with the busy time before the gap, and for how long? */
-static void find_sync(struct dl_walk *w, const struct dl_timeline *tl, uint32_t thread, const struct dl_gap *gap)
-{
-	const struct dl_thread *th = &tl->threads.v[thread];
-	const struct dl_api *a = th->proc == DL_NONE ? NULL : dl_api_at(tl, th, gap->start);
-
-	if (!a || a->cls != DL_CALL_SYNC || a->end <= gap->start)
-		return;
-	w->sync_thread = thread;
-	w->sync_end = a->end;
-	w->sync_budget = gap->start - (a->start > gap->busy_start ? a->start : gap->busy_start);
-}
-
 static uint32_t main_thread(const struct dl_proc *p)
 {
 	return p->main == DL_NONE ? DL_IDLE : p->main;
 }
 
-static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, struct dl_ledger *ledger)
+/* The first kernel behind the gap, and the call and the thread that enqueued it, as far as known. */
+static uint32_t asker(const struct device *dev, const struct dl_gap *gap, const struct dl_kern **ret_k,
+		      const struct dl_api **ret_api)
 {
 	const struct dl_proc *p = proc_of(dev);
-	const struct dl_kern *k = gap->open ? NULL : kernel_at(p, dev->id, gap->end);
-	const struct dl_api *api = k ? api_of(p, k->corr) : NULL;
-	uint32_t thread = api && api->thread != DL_NONE ? api->thread : main_thread(p);
+
+	*ret_k = gap->open ? NULL : kernel_at(p, dev->id, gap->end);
+	*ret_api = *ret_k ? api_of(p, (*ret_k)->corr) : NULL;
+	return *ret_api && (*ret_api)->thread != DL_NONE ? (*ret_api)->thread : main_thread(p);
+}
+
+static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, struct dl_ledger *ledger)
+{
+	const struct dl_kern *k;
+	const struct dl_api *api;
+	uint32_t thread = asker(dev, gap, &k, &api);
 	uint64_t asked = api ? api->start : gap->end;
 	struct dl_walk w = { .tl = dev->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
 			     .relabel = DL_CAUSE_CNT };
@@ -133,7 +130,9 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 		asked = gap->end;
 	if (k)
 		charge_asked(&w, dev, k, thread, gap->end, asked);
-	find_sync(&w, dev->tl, thread, gap);
+	w.sync_thread = thread;
+	w.sync_end = gap->sync_end;
+	w.sync_budget = gap->sync_ns;
 	if (thread == DL_IDLE) {
 		struct dl_what lost = { .text = "the process's main thread is not known" };
 
@@ -144,6 +143,22 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 	return ledger ? ledger->err : 0;
 }
 
+/* A call that began before the gap and ended in it has waited for the GPU: a synchronise, a copy that blocks
+ * (.item(), .cpu(), a pageable one), a free. For how long was the GPU busy meanwhile? Its kernels are many,
+ * and there are gaps between them. */
+static void find_sync(const struct device *dev, struct dl_gap *gap, size_t busy_cnt, uint32_t thread)
+{
+	const struct dl_thread *th = &dev->tl->threads.v[thread];
+	const struct dl_api *a = th->proc == DL_NONE ? NULL : dl_api_at(dev->tl, th, gap->start);
+
+	if (!a || a->end <= gap->start || a->start >= gap->start ||
+	    (a->cls != DL_CALL_SYNC && a->cls != DL_CALL_COPY && a->cls != DL_CALL_FREE))
+		return;
+	gap->sync_end = a->end;
+	for (size_t i = busy_cnt; i-- > 0 && dev->busy.v[i].end > a->start;)
+		gap->sync_ns += dev->busy.v[i].end - (dev->busy.v[i].start > a->start ? dev->busy.v[i].start : a->start);
+}
+
 static bool gap_open(const struct device *dev, uint64_t end)
 {
 	return end == dev->end && !kernel_at(proc_of(dev), dev->id, end);
@@ -151,17 +166,21 @@ static bool gap_open(const struct device *dev, uint64_t end)
 
 static int explain_all(struct device *dev, struct dl_diag *d)
 {
-	uint64_t at = dev->start, busy_start = dev->start;
+	uint64_t at = dev->start;
 	int err = 0;
 
 	for (size_t i = 0; i <= dev->busy.cnt && !err; i++) {
 		bool last = i == dev->busy.cnt;
 		uint64_t next = last ? dev->end : dev->busy.v[i].start;
 		struct dl_gap gap = { .start = at, .end = next, .device = dev->id,
-				      .proc = dev->proc, .busy_start = busy_start };
+				      .proc = dev->proc };
 
 		if (next > at) {
+			const struct dl_kern *k;
+			const struct dl_api *api;
+
 			gap.open = last && gap_open(dev, next);
+			find_sync(dev, &gap, i, asker(dev, &gap, &k, &api));
 			err = explain_gap(dev, &gap, false, &dev->ledger);
 			for (int c = 0; c < DL_CAUSE_CNT; c++)
 				dev->ledger.causes[c].gaps += gap.cause_ns[c] != 0;
@@ -170,10 +189,8 @@ static int explain_all(struct device *dev, struct dl_diag *d)
 			dev->out->idle_ns += next - at;
 			err = err ? err : dl_keep_worst(dev->r, &gap, dev->opts->worst_cnt);
 		}
-		if (!last) {
-			busy_start = dev->busy.v[i].start;
+		if (!last)
 			at = dev->busy.v[i].end;
-		}
 	}
 	return err ? dl_oom(d) : 0;
 }

@@ -54,7 +54,8 @@ struct dl_gap {
 	bool open;		/* the trace ended before it did */
 	uint32_t proc;		/* index of the process, for the diagnosis itself */
 	uint32_t worker;	/* 1 + index of the worker process whose batch was waited for; 0 none */
-	uint64_t busy_start;	/* when the busy time before it began */
+	uint64_t sync_end, sync_ns;	/* end of the call that had waited for the GPU before it, and for how
+					 * long the GPU was busy meanwhile; 0 none */
 	uint64_t cause_ns[DL_CAUSE_CNT];	/* adds up to end - start exactly */
 	DL_VEC(struct dl_step) steps;	/* only for the worst gaps */
 };

@@ -10,6 +10,7 @@
 
 #define MS 1000000ULL
 #define BIRTH_NS (20 * MS)	/* a feeder's or sharer's first imports and listening socket */
+#define COPY_LATENCY_NS 50000	/* from a copy's call to its start, and from its end to the return */
 #define SAMPLES_MIN 8
 #define SAMPLES_REACH_NS (2000 * MS)
 
@@ -360,17 +361,22 @@ static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint64_t start,
 }
 
 /* A synchronise inside a gap, when no kernel runs, waits for what else the device does: a copy, which
- * the host would have to wait for without it, too. */
+ * the host would have to wait for without it, too, with its way there and back. */
 static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, const struct dl_what *sync)
 {
 	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
 	struct dl_what copy = { .text = "synchronised with a copy", .kind = DL_EVI_NAME };
 	struct dl_what own = { .text = "synchronised with a copy on the device", .kind = DL_EVI_NAME };
+	bool beside = false;
 
 	while (end > start) {
-		uint64_t from = start;
+		uint64_t from = start, before = start;
 		const struct dl_copy *c = dl_copy_before(p, end, &from);
 
+		/* The way to the device and back. */
+		if (!c && end - from < COPY_LATENCY_NS && (beside || from > start))
+			c = from > start ? dl_copy_before(p, from, &before) : dl_copy_before(p, end + 1, &before);
+		beside = c != NULL;
 		if (!c)
 			dl_charge(w, DL_CAUSE_SYNC, thread, from, end, sync);
 		else if (c->dir == DL_GPU_DTOD)

@@ -275,8 +275,13 @@ static void charge_wait(struct dl_walk *w, uint32_t thread, uint32_t seg, enum d
 		snprintf(detailed, sizeof(detailed), "%s: inode %" PRIu64 " on device %u:%u", text, wait->file_ino,
 			 wait->file_dev >> 20, wait->file_dev & 0xfffff);
 		what.text = detailed;
-	} else if (cause == DL_CAUSE_EXTERNAL) {
+	} else if (cause == DL_CAUSE_EXTERNAL && wait->waker != DL_NONE) {
+		const struct dl_thread *waker = &w->tl->threads.v[wait->waker];
+
 		what.id = wait->waker;
+		snprintf(detailed, sizeof(detailed), "waited for %s (tid %u, outside the job)",
+			 waker->name[0] ? waker->name : "a process", waker->tid);
+		what.text = detailed;
 	}
 	dl_charge(w, cause, thread, start, t, &what);
 }
