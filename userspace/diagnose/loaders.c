@@ -42,7 +42,12 @@ static struct dl_dist distribution(struct times *t)
 	return d;
 }
 
-/* The last wait for an index that ended at or before t and after from. */
+static bool sent_by(const struct dl_timeline *tl, const struct dl_wait *w, uint32_t trainer)
+{
+	return w->waker != DL_NONE && tl->threads.v[w->waker].proc == trainer;
+}
+
+/* The last wait for an index that ended at or before t and after from. A worker can read pipes of its own. */
 static uint64_t index_arrival(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t from, uint64_t t)
 {
 	uint32_t i = dl_seg_before(th, t);
@@ -50,7 +55,8 @@ static uint64_t index_arrival(const struct dl_timeline *tl, const struct dl_thre
 	for (; i != DL_NONE && th->segs.v[i].start >= from; i = i ? i - 1 : DL_NONE) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 
-		if (w && dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, th->segs.v[i].start))
+		if (w && dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, th->segs.v[i].start) &&
+		    sent_by(tl, w, tl->procs.v[th->proc].trainer))
 			return w->wake_ts;
 	}
 	return from;

@@ -15,6 +15,7 @@
 #include "base/str.h"
 
 #define UNEVEN_BATCHES 8	/* fewer batches say nothing about how even they are */
+#define PREFETCH_DEFAULT 2
 #define PREFETCH_MAX 64		/* batches ahead for each worker that somebody might want */
 #define IDLE_CPUS 0.2	/* CPUs that idle more than this are CPUs that could have been used */
 
@@ -94,7 +95,8 @@ static bool say_uneven(struct facts *f, uint64_t step)
 			continue;
 		action(f, "A few batches take up to %s, half of them at most %s: look at their samples, or take batches as they come (in_order=False in newer PyTorch)",
 		       dl_fmt_ns(a, sizeof(a), d->max_ns), dl_fmt_ns(b, sizeof(b), d->p50_ns));
-		if (step && l->workers && d->max_ns / step / l->workers < PREFETCH_MAX)
+		if (step && l->workers && d->max_ns / step / l->workers < PREFETCH_MAX &&
+		    d->max_ns / step / l->workers + 1 > PREFETCH_DEFAULT)
 			action(f, "prefetch_factor=%" PRIu64 " hides a batch that takes %s behind steps of %s, where memory allows it",
 			       d->max_ns / step / l->workers + 1, dl_fmt_ns(a, sizeof(a), d->max_ns),
 			       dl_fmt_ns(b, sizeof(b), step));
@@ -108,7 +110,9 @@ static void say_decode(struct facts *f)
 	uint64_t step = f->batches ? f->busy_ns / f->batches : 0;
 
 	if (!f->workers && f->loader_threads) {
-		dl_str_addf(f->text, "%u loader threads in the trainer were making samples", f->loader_threads);
+		dl_str_addf(f->text, f->loader_threads == 1 ?
+			    "%u loader thread in the trainer was making samples" :
+			    "%u loader threads in the trainer were making samples", f->loader_threads);
 		say_detail(f);
 		action(f, "Use worker processes instead of threads: Python code of one process runs one thread at a time");
 		return;

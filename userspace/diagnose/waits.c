@@ -31,7 +31,8 @@ static bool is_wait(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	case DL_WHY_SWAP:
 	case DL_WHY_MEMORY:
 	case DL_WHY_NETWORK:
-		return !dl_workers_alive(tl, th->proc, th->segs.v[seg].start, dl_seg_end(th, seg));
+		/* With workers it is imports, checkpoints, logs. */
+		return !tl->procs.v[th->proc].loading.cnt;
 	case DL_WHY_DATA:
 	case DL_WHY_GIL:
 	case DL_WHY_CHILD:
