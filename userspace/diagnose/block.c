@@ -30,8 +30,10 @@ static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_
 		if (!w)
 			continue;
 		looked++;
-		if (w->wake_ts && w->wake_ts <= t && !(p && dl_is_gil(p, w->arg0)))
-			return w->waker;
+		if (!w->wake_ts || w->wake_ts > t || (p && dl_is_gil(p, w->arg0)))
+			continue;
+		/* A timer's or another interrupt's wake names whoever was on the CPU. */
+		return dl_timed_out(w, th->segs.v[i].start) || w->wake_syscall < 0 ? DL_NONE : w->waker;
 	}
 	return i == DL_NONE && th->start ? th->creator : DL_NONE;
 }

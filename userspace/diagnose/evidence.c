@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define TOP_CNT 3
+#define NAME_MAX_SZ 60	/* kernels have long names */
 
 void dl_add_who(struct dl_str *s, const struct dl_timeline *tl, uint32_t thread)
 {
@@ -60,6 +61,20 @@ static void add_file(struct dl_str *s, const struct dl_timeline *tl, uint64_t id
 	dl_str_add(s, "a file");
 }
 
+/* "" for what has no name */
+static const char *name_of(const struct dl_timeline *tl, uint64_t id)
+{
+	uint32_t proc = (uint32_t)(id >> 32);
+	const char *name = proc < tl->procs.cnt ? dl_string(tl, tl->procs.v[proc].pid, (uint32_t)id) : NULL;
+
+	return name ? name : "";
+}
+
+static bool says_something(const struct dl_timeline *tl, uint64_t key)
+{
+	return key >> 60 != DL_EVI_NAME || name_of(tl, key & 0x0fffffffffffffffULL)[0];
+}
+
 static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl_cause cause,
 			 const struct top *t, uint64_t all)
 {
@@ -73,6 +88,9 @@ static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl
 		break;
 	case DL_EVI_FILE:
 		add_file(s, tl, id);
+		break;
+	case DL_EVI_NAME:
+		dl_str_addf(s, "%.*s", NAME_MAX_SZ, name_of(tl, id));
 		break;
 	default:
 		return;
@@ -91,6 +109,8 @@ static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, cons
 		/* Less than a twentieth says nothing: the time is spread over many. */
 		if (top[i].ns * 20 < c->ns)
 			break;
+		if (!says_something(tl, top[i].key))
+			continue;
 		if (s.len)
 			dl_str_add(&s, ", ");
 		add_evidence(&s, tl, cause, &top[i], c->ns);

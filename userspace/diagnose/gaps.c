@@ -77,8 +77,9 @@ static const struct dl_copy *copy_before(const struct dl_proc *p, const struct d
 static void charge_asked(struct dl_walk *w, const struct device *dev, const struct dl_kern *k,
 			 uint32_t thread, uint64_t t, uint64_t floor)
 {
-	struct dl_what copy = { .text = "the device waited for a copy", .kind = DL_EVI_NAME };
-	struct dl_what gpu = { .text = "enqueued, the device had not started it", .kind = DL_EVI_NAME, .id = k->name };
+	struct dl_what copy = { .text = "the device waited for a copy" };
+	struct dl_what gpu = { .text = "enqueued, the device had not started it", .kind = DL_EVI_NAME,
+			       .id = dl_name_id(dev->proc, k->name) };
 
 	while (t > floor) {
 		uint64_t next = 0, from = floor;

@@ -256,29 +256,40 @@ static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SM
 	cnt[DL_SMP_FAULT] = left;
 }
 
+/* Samples inside driver calls are the calls' own. */
+static bool counts(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_smp *s)
+{
+	return !th->apis.cnt || !dl_api_at(tl, th, s->ts);
+}
+
 /* Counts the samples in [start, end], or where there are few the nearest ones around it. */
-static uint32_t count_samples(const struct dl_thread *th, uint64_t start, uint64_t end,
+static uint32_t count_samples(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t start, uint64_t end,
 			      uint32_t cnt[DL_SMP_CNT])
 {
 	size_t first = vec_first_at(&th->samples, start), last = first;
 	const struct dl_smp *v = th->samples.v;
+	uint32_t found = 0;
 
-	while (last < th->samples.cnt && v[last].ts <= end)
-		last++;
-	while (last - first < SAMPLES_MIN) {
+	for (; last < th->samples.cnt && v[last].ts <= end; last++) {
+		if (counts(tl, th, &v[last])) {
+			cnt[v[last].cls]++;
+			found++;
+		}
+	}
+	while (found < SAMPLES_MIN) {
 		bool left = first > 0 && v[first - 1].ts + SAMPLES_REACH_NS >= start;
 		bool right = last < th->samples.cnt && v[last].ts <= end + SAMPLES_REACH_NS;
+		const struct dl_smp *s;
 
 		if (!left && !right)
 			break;
-		if (left && (!right || start - v[first - 1].ts <= v[last].ts - end))
-			first--;
-		else
-			last++;
+		s = left && (!right || start - v[first - 1].ts <= v[last].ts - end) ? &v[--first] : &v[last++];
+		if (counts(tl, th, s)) {
+			cnt[s->cls]++;
+			found++;
+		}
 	}
-	for (size_t i = first; i < last; i++)
-		cnt[v[i].cls]++;
-	return (uint32_t)(last - first);
+	return found;
 }
 
 static const char *const cause_text[DL_CAUSE_CNT] = {
@@ -301,7 +312,7 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 	struct dl_what what = { .text = cause_text[base], .kind = DL_EVI_THREAD, .id = thread };
 	uint32_t cnt[DL_SMP_CNT] = {}, total;
 
-	total = th->samples.cnt ? count_samples(th, start, end, cnt) : 0;
+	total = th->samples.cnt ? count_samples(w->tl, th, start, end, cnt) : 0;
 	if (total)
 		spread_unknown_faults(th, cnt);
 	for (uint8_t c = 0; c < DL_SMP_CNT && total; c++) {
@@ -318,6 +329,8 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 		dl_charge(w, (enum dl_cause)c, thread, end - part[c], end, &est);
 		end -= part[c];
 	}
+	if (base == DL_CAUSE_HOST && th->role == DL_ROLE_COLLECTOR)
+		what.text = "ran: dlbpf's collector";
 	dl_charge(w, base, thread, start, end, &what);
 }
 
@@ -365,8 +378,8 @@ static uint64_t charge_piece(struct dl_walk *w, uint32_t thread, uint64_t start,
 static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, const struct dl_what *sync)
 {
 	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
-	struct dl_what copy = { .text = "synchronised with a copy", .kind = DL_EVI_NAME };
-	struct dl_what own = { .text = "synchronised with a copy on the device", .kind = DL_EVI_NAME };
+	struct dl_what copy = { .text = "synchronised with a copy" };
+	struct dl_what own = { .text = "synchronised with a copy on the device" };
 	bool beside = false;
 
 	while (end > start) {
@@ -398,7 +411,8 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 
 		if (a) {
 			const char *name = dl_string(tl, tl->procs.v[th->proc].pid, a->name);
-			struct dl_what what = { .text = name ? name : "driver call", .kind = DL_EVI_NAME, .id = a->name };
+			struct dl_what what = { .text = name ? name : "driver call", .kind = DL_EVI_NAME,
+						.id = dl_name_id(th->proc, a->name) };
 
 			if (a->start > from)
 				from = a->start;

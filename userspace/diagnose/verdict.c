@@ -275,12 +275,14 @@ static void say_host(struct facts *f)
 static void say_cuda_api(struct facts *f)
 {
 	dl_str_add(f->text, "the trainer was inside driver calls other than copies (allocation, module load, graph creation)");
+	say_detail(f);
 	action(f, "Let the caching allocator keep memory (no empty_cache in the loop), warm up before measuring, reuse pinned buffers");
 }
 
 static void say_sync(struct facts *f)
 {
 	dl_str_add(f->text, "the trainer synchronised with the GPU and had to refill it afterwards");
+	say_detail(f);
 	action(f, "Remove synchronisation from the loop: .item(), .cpu(), print of a tensor, torch.cuda.synchronize(); log every N steps");
 }
 
@@ -308,6 +310,7 @@ static void say_external(struct facts *f)
 static void say_gpu(struct facts *f)
 {
 	dl_str_add(f->text, "the host had already asked: the device itself was between two kernels (launch latency, dependencies between streams)");
+	say_detail(f);
 	action(f, "Fewer and larger kernels: torch.compile, CUDA graphs, fused optimisers");
 }
 

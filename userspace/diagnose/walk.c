@@ -170,22 +170,43 @@ static void look_through(struct dl_walk *w, uint32_t thread, uint32_t holder, ui
 	w->via_lock--;
 }
 
+/* The latency of waking up is charged as the wait, but its holder has released it by then and may do
+ * something else: what counts is what it did before. */
+static void charge_gil_latency(struct dl_walk *w, uint32_t thread, uint32_t holder, enum dl_cause relabel,
+			       uint64_t start, uint64_t end)
+{
+	struct dl_what what = { .text = "waking up", .kind = DL_EVI_THREAD, .id = thread };
+	enum dl_cause cause = DL_CAUSE_GIL;
+	uint64_t unused;
+
+	if (holder != DL_NONE && holder != DL_IDLE && relabel == DL_CAUSE_CNT)
+		cause = dl_work_cause(w->tl, holder, start, &unused);
+	w->via_lock++;
+	dl_charge(w, cause, thread, start, end, &what);
+	w->via_lock--;
+}
+
 /* Returns where the wait began: the walk goes on in the waiter before it. */
 static uint64_t walk_gil(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t t, uint64_t floor)
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_wait *wait = dl_seg_wait(th, &th->segs.v[seg]);
 	uint32_t first = first_gil_slice(w->tl, th, seg);
-	uint64_t start = th->segs.v[first].start;
+	uint64_t start = th->segs.v[first].start, released = dl_seg_end(th, seg);
 	enum dl_cause relabel = DL_CAUSE_CNT;
 	uint32_t holder;
 
 	if (start < floor)
 		start = floor;
-	holder = gil_holder(w->tl, thread, wait, th->segs.v[seg].start, start, t);
+	if (released > t)
+		released = t;
+	holder = gil_holder(w->tl, thread, wait, th->segs.v[seg].start, start, released);
 	if (holder != DL_NONE && !works_for_batch(w->tl->threads.v[holder].role))
 		relabel = DL_CAUSE_GIL;
-	look_through(w, thread, holder, start, t, relabel, DL_CAUSE_GIL);
+	if (released < t)
+		charge_gil_latency(w, thread, holder, relabel, released > start ? released : start, t);
+	if (released > start)
+		look_through(w, thread, holder, start, released, relabel, DL_CAUSE_GIL);
 	return start;
 }
 

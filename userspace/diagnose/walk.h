@@ -49,6 +49,12 @@ static inline uint64_t dl_evidence_key(enum dl_evidence kind, uint64_t id)
 	return (uint64_t)kind << 60 | (id & 0x0fffffffffffffffULL);
 }
 
+/* A name (of a call, of a kernel) is a string of a process: see dl_string. */
+static inline uint64_t dl_name_id(uint32_t proc, uint32_t name)
+{
+	return (uint64_t)proc << 32 | name;
+}
+
 struct dl_walk {
 	const struct dl_timeline *tl;
 	struct dl_gap *gap;
