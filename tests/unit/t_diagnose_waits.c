@@ -142,3 +142,53 @@ TEST(a_mutex_is_looked_through)
 	CHECK_EQ(charged(r, DL_CAUSE_HOST), MS(50.1 - 20.12));
 	dl_report_free(r);
 }
+
+/* The feeder wakes the trainer at 30, which takes its CPU for 0.5 ms; then a stranger has it until 45. */
+TEST(behind_the_wakee_others_had_the_cpu)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	synth_foreign(s, STRANGER, STRANGER, "stress");
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
+	synth_run(s, 2, WORKER, WORKER, AT(5), AT(29), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(29), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(29), AT(30), SYNTH_RUNNABLE, WAIT(NR_WRITE, .flags = DL_SW_QUARTET));
+	synth_wake(s, AT(29.99), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, 1, TRAINER, TRAINER, AT(30), AT(30.5), SYNTH_SLEEP,
+		  WAIT(NR_RECVMSG, .file_kind = DL_FILE_UNIX, .file_ino = SOCKET));
+	synth_run(s, 1, STRANGER, STRANGER, AT(30.5), AT(45), SYNTH_RUNNABLE, NULL);
+	synth_run(s, 1, FEEDER, WORKER, AT(45), AT(50.01), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(50), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), MS(45 - 30.5));
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(1) + MS(0.5) + MS(5));
+	CHECK(strstr(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].detail, "stress"));
+	dl_report_free(r);
+}
+
+/* Twenty threads of the trainer take the CPU from the worker by turns: none has a twentieth, all have it. */
+TEST(many_threads_are_named_together)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	for (uint32_t i = 0; i < 24; i++)
+		synth_task(s, AT(0), 400 + i, TRAINER, 1, "python", 0, 0);
+	two_steps(s);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(21), SYNTH_RUNNABLE, WAIT(-1, .flags = DL_SW_QUARTET | DL_SW_EXCEPTION));
+	for (uint32_t i = 0; i < 24; i++)
+		synth_run(s, 1, 400 + i, TRAINER, AT(21 + i), AT(22 + i), SYNTH_RUNNABLE, WAIT(-1, .flags = DL_SW_EXCEPTION));
+	synth_run(s, 1, WORKER, WORKER, AT(45), AT(49), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), MS(24));
+	CHECK(strstr(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].detail, "held by 24 threads of trainer (pid 100) 100 %"));
+	dl_report_free(r);
+}

@@ -45,6 +45,9 @@ static enum dl_why lock_or_result(const struct dl_timeline *tl, const struct dl_
 {
 	if (w->waker == DL_NONE || w->waker == DL_IDLE)
 		return DL_WHY_DATA;
+	/* A pool does what others gave it, though the last to end a region need not have slept before it. */
+	if (th->role == DL_ROLE_POOL || tl->threads.v[w->waker].role == DL_ROLE_POOL)
+		return DL_WHY_DATA;
 	if (last_waker_before(tl, &tl->threads.v[w->waker], w->wake_ts) ==
 	    (uint32_t)(th - tl->threads.v))
 		return DL_WHY_DATA;

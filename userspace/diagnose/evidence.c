@@ -26,24 +26,121 @@ void dl_add_who(struct dl_str *s, const struct dl_timeline *tl, uint32_t thread)
 	dl_str_addf(s, " (%s %u%s%s)", th->tid == p->pid ? "pid" : "tid", th->tid, th->name[0] ? ", " : "", th->name);
 }
 
-struct top { uint64_t key, ns; };
+/* One entry of a line of evidence: a thread, several of one kind, a file, a name. */
+struct top { uint64_t key, ns; uint32_t threads; };
+struct tops { struct top *v; size_t cnt, cap; };
 
-static size_t find_top(const struct dl_map *m, struct top top[TOP_CNT])
+static uint64_t id_of(const struct top *t)
+{
+	return t->key & 0x0fffffffffffffffULL;
+}
+
+/* Threads of one kind: of a process and a role, or outside the job of a name. */
+static int by_kind(const void *a, const void *b, void *arg)
+{
+	const struct top *x = a, *y = b;
+	const struct dl_timeline *tl = arg;
+	const struct dl_thread *s = &tl->threads.v[id_of(x)], *t = &tl->threads.v[id_of(y)];
+
+	if (s->proc != t->proc)
+		return s->proc < t->proc ? -1 : 1;
+	if (s->proc == DL_NONE)
+		return strcmp(s->name, t->name);
+	return s->role < t->role ? -1 : s->role > t->role;
+}
+
+static int by_ns(const void *a, const void *b)
+{
+	const struct top *x = a, *y = b;
+
+	if (x->ns != y->ns)
+		return x->ns > y->ns ? -1 : 1;
+	return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* Many threads of one kind, none of which has half of their time, become one entry. */
+static size_t join_kind(struct top *v, size_t cnt)
+{
+	uint64_t sum = 0, most = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		sum += v[i].ns;
+		most = v[i].ns > most ? v[i].ns : most;
+	}
+	if (cnt <= 2 || most * 2 > sum)
+		return cnt;
+	v[0].ns = sum;
+	v[0].threads = (uint32_t)cnt;
+	return 1;
+}
+
+static void join_threads(struct tops *tops, const struct dl_timeline *tl)
+{
+	size_t kept = 0, threads = 0;
+
+	/* threads first */
+	for (size_t i = 0; i < tops->cnt; i++) {
+		if (tops->v[i].key >> 60 == DL_EVI_THREAD) {
+			struct top t = tops->v[i];
+
+			tops->v[i] = tops->v[threads];
+			tops->v[threads++] = t;
+		}
+	}
+	qsort_r(tops->v, threads, sizeof(*tops->v), by_kind, (void *)tl);
+	for (size_t i = 0, next; i < threads; i = next) {
+		size_t left;
+
+		for (next = i + 1; next < threads && !by_kind(&tops->v[i], &tops->v[next], (void *)tl); next++)
+			;
+		left = join_kind(&tops->v[i], next - i);
+		memmove(&tops->v[kept], &tops->v[i], left * sizeof(*tops->v));
+		kept += left;
+	}
+	memmove(&tops->v[kept], &tops->v[threads], (tops->cnt - threads) * sizeof(*tops->v));
+	tops->cnt -= threads - kept;
+}
+
+static int find_top(struct tops *tops, const struct dl_timeline *tl, const struct dl_map *m)
 {
 	uint64_t key, ns;
-	size_t pos = 0, cnt = 0;
+	size_t pos = 0;
 
 	while (dl_map_next(m, &pos, &key, &ns)) {
-		size_t i = cnt < TOP_CNT ? cnt++ : TOP_CNT;
+		struct top *t = vec_push(tops);
 
-		for (; i > 0 && (top[i - 1].ns < ns || (top[i - 1].ns == ns && top[i - 1].key > key)); i--) {
-			if (i < TOP_CNT)
-				top[i] = top[i - 1];
-		}
-		if (i < TOP_CNT)
-			top[i] = (struct top){ key, ns };
+		if (!t)
+			return -ENOMEM;
+		*t = (struct top){ key, ns, 1 };
 	}
-	return cnt;
+	if (!tops->cnt)
+		return 0;
+	join_threads(tops, tl);
+	qsort(tops->v, tops->cnt, sizeof(*tops->v), by_ns);
+	return 0;
+}
+
+static void add_threads(struct dl_str *s, const struct dl_timeline *tl, const struct top *t)
+{
+	const struct dl_thread *th = &tl->threads.v[id_of(t)];
+	const struct dl_proc *p = th->proc == DL_NONE ? NULL : &tl->procs.v[th->proc];
+	const char *lib = p && th->tid != p->pid ? dl_library_of(tl, th->proc, th->role) : NULL;
+
+	if (t->threads == 1) {
+		dl_add_who(s, tl, (uint32_t)id_of(t));
+	} else if (!p) {
+		dl_str_addf(s, "%u threads named %s, outside the job", t->threads, th->name[0] ? th->name : "?");
+	} else {
+		bool plain = th->role == DL_ROLE_TRAINER_THREAD || th->role == DL_ROLE_WORKER_THREAD;
+
+		dl_str_addf(s, "%u %s%sthreads of %s", t->threads, plain ? "" : dl_role_id(th->role), plain ? "" : " ",
+			    dl_role_id(p->role));
+		if (p->index >= 0)
+			dl_str_addf(s, " %d", p->index);
+		dl_str_addf(s, " (pid %u)", p->pid);
+	}
+	if (lib && (th->role == DL_ROLE_POOL || t->threads > 1))
+		dl_str_addf(s, ", in %s,", lib);
 }
 
 /* Any wait that named this file: for its file system and kind. */
@@ -78,13 +175,13 @@ static bool says_something(const struct dl_timeline *tl, uint64_t key)
 static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl_cause cause,
 			 const struct top *t, uint64_t all)
 {
-	uint64_t id = t->key & 0x0fffffffffffffffULL;
+	uint64_t id = id_of(t);
 
 	switch (t->key >> 60) {
 	case DL_EVI_THREAD:
 		if (cause == DL_CAUSE_CPU_CONTENTION)
 			dl_str_add(s, "held by ");
-		dl_add_who(s, tl, (uint32_t)id);
+		add_threads(s, tl, t);
 		break;
 	case DL_EVI_FILE:
 		add_file(s, tl, id);
@@ -101,23 +198,26 @@ static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl
 static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, const struct dl_map *evidence,
 			 struct dl_charge *c)
 {
-	struct top top[TOP_CNT];
+	struct tops tops = {};
 	struct dl_str s = {};
-	size_t cnt = find_top(evidence, top);
+	int err = find_top(&tops, tl, evidence);
 
-	for (size_t i = 0; i < cnt && c->ns; i++) {
+	for (size_t i = 0; i < tops.cnt && i < TOP_CNT && c->ns; i++) {
+		const struct top *t = &tops.v[i];
+
 		/* Less than a twentieth says nothing: the time is spread over many. */
-		if (top[i].ns * 20 < c->ns)
+		if (t->ns * 20 < c->ns)
 			break;
-		if (!says_something(tl, top[i].key))
+		if (!says_something(tl, t->key))
 			continue;
 		if (s.len)
 			dl_str_add(&s, ", ");
-		add_evidence(&s, tl, cause, &top[i], c->ns);
+		add_evidence(&s, tl, cause, t, c->ns);
 	}
-	if (!s.len) {
+	vec_free(&tops);
+	if (err || !s.len) {
 		dl_str_fini(&s);
-		return 0;
+		return err;
 	}
 	free(c->detail);
 	c->detail = dl_str_take(&s);

@@ -194,9 +194,11 @@ enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 		    !tl->procs.v[th->proc].loader_threads && makes_batch(tl, th, at))
 			return DL_CAUSE_DECODE;
 		return DL_CAUSE_HOST;
+	case DL_ROLE_POOL:
+		return th->proc != DL_NONE && tl->procs.v[th->proc].role == DL_ROLE_WORKER ? DL_CAUSE_DECODE :
+			DL_CAUSE_HOST;
 	case DL_ROLE_COLLECTOR:
 	case DL_ROLE_TRAINER_THREAD:
-	case DL_ROLE_POOL:
 	case DL_ROLE_HELPER:
 		return DL_CAUSE_HOST;
 	default:

@@ -104,8 +104,30 @@ bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	       (rq->before == DL_IDLE || rq->before == wait->waker);
 }
 
+/* Did the thread lose its CPU to one of the job that it had just woken, and until when did that one have it? */
+static bool gave_way(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg, uint64_t *ret_back)
+{
+	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
+	uint64_t start = th->segs.v[seg].start;
+	uint16_t cpu = th->segs.v[seg].cpu;
+	size_t i;
+
+	if (rq->preempted_by == DL_NONE || rq->preempted_by == DL_IDLE ||
+	    tl->threads.v[rq->preempted_by].proc == DL_NONE || !just_woke(th, rq->preempted_by, start))
+		return false;
+	*ret_back = UINT64_MAX;
+	if (cpu >= tl->cpus.cnt)
+		return true;
+	i = vec_first_at(&tl->cpus.v[cpu].runs, start);
+	if (i < tl->cpus.v[cpu].runs.cnt && tl->cpus.v[cpu].runs.v[i].thread == rq->preempted_by &&
+	    tl->cpus.v[cpu].runs.v[i].start == start)
+		*ret_back = tl->cpus.v[cpu].runs.v[i].end;
+	return true;
+}
+
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
+	uint64_t back;
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
 	struct dl_what what = { .text = "ready to run, its cgroup had used up its CPU time", .kind = DL_EVI_THREAD,
@@ -120,17 +142,18 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
 		return;
 	}
-	if (rq->preempted_by != DL_NONE && rq->preempted_by != DL_IDLE &&
-	    w->tl->threads.v[rq->preempted_by].proc != DL_NONE &&
-	    just_woke(th, rq->preempted_by, th->segs.v[seg].start)) {
-		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, end);
+	if (gave_way(w->tl, th, seg, &back)) {
+		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, back < end ? back : end);
 
+		/* Behind the wakee's run others had it. */
+		if (back < end)
+			charge_contention(w, thread, seg, back > start ? back : start, end);
 		/* The trainer, woken by a thread on the path, takes what it is handed. */
 		if (cause == DL_CAUSE_HOST)
 			cause = DL_CAUSE_IPC;
 		what.text = "gave its CPU to a thread that it had just woken";
 		what.id = rq->preempted_by;
-		dl_charge(w, cause, thread, start, end, &what);
+		dl_charge(w, cause, thread, start, back < end ? back : end, &what);
 		return;
 	}
 	if (dl_is_latency(w->tl, thread, seg)) {

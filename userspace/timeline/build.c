@@ -115,6 +115,26 @@ static int on_cmdline(struct dl_timeline *tl, const struct dl_hdr *ev)
 	return tl->procs.v[proc].cmdline ? 0 : -ENOMEM;
 }
 
+static int on_mmap(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	const struct dl_ev_mmap *m = (const void *)ev;
+	uint32_t proc = dl_tl_proc(tl, ev->pid);
+	struct dl_mapping *at;
+	const char *text;
+	size_t len;
+
+	if (proc == DL_NONE)
+		return -ENOMEM;
+	text = dl_event_tail(ev, &len);
+	at = vec_push(&tl->procs.v[proc].mappings);
+	if (!at)
+		return -ENOMEM;
+	at->start = m->start;
+	at->end = m->end;
+	at->path = strndup(text ? text : "", len);
+	return at->path ? 0 : -ENOMEM;
+}
+
 static int on_mem(struct dl_timeline *tl, const struct dl_hdr *ev)
 {
 	const struct dl_ev_mem *m = (const void *)ev;
@@ -266,6 +286,7 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_SIGNAL_DELIVER] = on_crash,
 	[DL_EV_OOM_KILL] = on_crash,
 	[DL_EV_SAMPLE] = on_sample,
+	[DL_EV_MMAP] = on_mmap,
 	[DL_EV_STACK] = on_stack,
 	[DL_EV_SYMBOL] = on_symbol,
 	[DL_EV_ENV_HOST] = on_env,
@@ -373,6 +394,9 @@ static void proc_fini(struct dl_proc *p)
 	free(p->cmdline);
 	free(p->gpu_text);
 	vec_free(&p->mem);
+	vec_for_each(&p->mappings, m)
+		free(m->path);
+	vec_free(&p->mappings);
 	vec_free(&p->apis);
 	vec_free(&p->kernels);
 	vec_free(&p->copies);

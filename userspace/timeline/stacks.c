@@ -219,3 +219,51 @@ int dl_tl_classify(struct dl_timeline *tl)
 	}
 	return err;
 }
+
+/* --- libraries --- */
+
+#define LIBRARIES_MAX 64
+
+static const char *mapped_at(const struct dl_timeline *tl, uint32_t proc, uint64_t ip)
+{
+	for (int up = 0; proc != DL_NONE && up < 4; up++, proc = tl->procs.v[proc].execed ? DL_NONE : tl->procs.v[proc].parent) {
+		vec_for_each(&tl->procs.v[proc].mappings, m) {
+			if (ip >= m->start && ip < m->end)
+				return m->path;
+		}
+	}
+	return NULL;
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = path ? strrchr(path, '/') : NULL;
+
+	return slash ? slash + 1 : path;
+}
+
+const char *dl_library_of(const struct dl_timeline *tl, uint32_t proc, uint32_t role)
+{
+	struct { const char *path; uint32_t cnt; } libs[LIBRARIES_MAX] = {};
+	uint32_t all = 0, best = 0;
+
+	vec_for_each(&tl->threads, th) {
+		if (th->proc != proc || th->role != role)
+			continue;
+		vec_for_each(&th->samples, smp) {
+			const char *path = smp->cls == DL_SMP_USER ? mapped_at(tl, proc, smp->ip) : NULL;
+			uint32_t i = 0;
+
+			all += smp->cls == DL_SMP_USER;
+			while (path && i < LIBRARIES_MAX && libs[i].path && strcmp(libs[i].path, path))
+				i++;
+			if (!path || i == LIBRARIES_MAX)
+				continue;
+			libs[i].path = path;
+			libs[i].cnt++;
+			if (libs[i].cnt > libs[best].cnt)
+				best = i;
+		}
+	}
+	return libs[best].cnt * 2 > all ? base_name(libs[best].path) : NULL;
+}

@@ -152,6 +152,8 @@ struct dl_sync {
 	uint32_t stream, corr, type;
 };
 
+struct dl_mapping { uint64_t start, end; char *path; };	/* executable */
+
 struct dl_proc {
 	uint32_t pid, nspid;
 	uint32_t parent;	/* process index; DL_NONE outside the tree or unknown */
@@ -175,6 +177,7 @@ struct dl_proc {
 	struct dl_spans receiving;	/* trainer: its main thread takes a batch over */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
 	DL_VEC(struct dl_mem) mem;
+	DL_VEC(struct dl_mapping) mappings;	/* as they were read; a forked child has its parent's */
 	DL_VEC(struct dl_api) apis;
 	DL_VEC(struct dl_kern) kernels;	/* sorted by start */
 	DL_VEC(struct dl_copy) copies;	/* sorted by start */
@@ -297,6 +300,10 @@ const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t 
 /* The copy of the process that was under way just before t, and in *from the later of *from and its
  * start; NULL when there was none, and in *from the later of *from and the end of the last one. */
 const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64_t *from);
+
+/* The name of the file, without its folders, that most of the user samples of a process's threads in this
+ * role lie in; NULL when it is not most, or not known. */
+const char *dl_library_of(const struct dl_timeline *tl, uint32_t proc, uint32_t role);
 
 enum dl_kern_filter { DL_KERN_ALL, DL_KERN_NO_COLLECTIVES };
 
