@@ -40,7 +40,7 @@ static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq 
 
 static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
 {
-	char text[96] = "ready to run, another process had the CPU";
+	char text[96] = "ready to run, who had the CPU is not known";
 	struct dl_what what = { .text = text, .affinity = affinity };
 
 	if (who != DL_NONE) {
@@ -67,6 +67,34 @@ static uint16_t awaited_cpu(const struct dl_thread *th, uint32_t seg)
 		DL_CPU_NONE;
 }
 
+/* The run of one of the job's threads, on whatever CPU, that holds the instant just before t; NULL none. */
+static const struct dl_cpu_run *any_run(const struct dl_timeline *tl, uint64_t t)
+{
+	vec_for_each(&tl->cpus, c) {
+		size_t i = vec_first_at(&c->runs, t);
+
+		if (i && c->runs.v[i - 1].end >= t)
+			return &c->runs.v[i - 1];
+	}
+	return NULL;
+}
+
+/* The CPU that was waited for was not in the job's hands. A stranger had it; where none was seen the thread
+ * has been moved from CPU to CPU while it waited, and whoever of the job ran then had one of them. */
+static void charge_rest(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t foreign, uint64_t start, uint64_t end)
+{
+	while (end > start && foreign == DL_NONE) {
+		const struct dl_cpu_run *run = any_run(w->tl, end);
+		uint64_t from = run && run->start > start ? run->start : start;
+
+		if (!run)
+			break;
+		charge_held(w, thread, affinity, run->thread, from, end);
+		end = from;
+	}
+	charge_held(w, thread, affinity, foreign, start, end);
+}
+
 /* When the job's own threads had the CPU is known exactly; in between somebody else had it. */
 static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
@@ -84,13 +112,13 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 		if (run->end <= start)
 			break;
 		if (run->end < end) {
-			charge_held(w, thread, affinity, foreign, run->end, end);
+			charge_rest(w, thread, affinity, foreign, run->end, end);
 			end = run->end;
 		}
 		charge_held(w, thread, affinity, run->thread, from, end);
 		end = from;
 	}
-	charge_held(w, thread, affinity, foreign, start, end);
+	charge_rest(w, thread, affinity, foreign, start, end);
 }
 
 bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
