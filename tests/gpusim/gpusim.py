@@ -20,6 +20,7 @@ $GPUSIM_CUPTI names the libcupti that the process has loaded, as PyTorch's wheel
 import ctypes
 import os
 import sys
+import threading
 import weakref
 
 SIMULATED = True
@@ -239,14 +240,20 @@ class _Pins:
         self.free = {}  # size -> [address]
         self.live = {}  # address -> size
         self.busy = {}  # address -> [Event]
+        # Loaders have a pin-memory thread each; give() can come from a collection inside take().
+        self.lock = threading.RLock()
 
     @staticmethod
     def round(sz):
         return 1 << max(9, (sz - 1).bit_length())
 
     def take(self, sz):
+        with self.lock:
+            return self._take(sz)
+
+    def _take(self, sz):
         size = self.round(sz)
-        for addr in self.free.get(size, []):
+        for addr in list(self.free.get(size, [])):
             if all(e.query() for e in self.busy.get(addr, [])):
                 self.free[size].remove(addr)
                 self.busy.pop(addr, None)
@@ -259,7 +266,8 @@ class _Pins:
         return addr
 
     def give(self, addr):
-        self.free.setdefault(self.live.pop(addr), []).append(addr)
+        with self.lock:
+            self.free.setdefault(self.live.pop(addr), []).append(addr)
 
     def used(self, addr, stream):
         if addr in self.live:

@@ -96,8 +96,24 @@ static enum dl_why why_stack(const struct dl_timeline *tl, const struct dl_wait 
 	return DL_WHY_UNKNOWN;
 }
 
+/* Files that the kernel makes up: cgroup v1 and v2, proc, sysfs, debugfs, tracefs, securityfs, bpf; and
+ * memory: tmpfs, ramfs (linux/magic.h). */
+static bool is_pseudo(uint32_t magic)
+{
+	static const uint32_t magics[] = { 0x27e0eb, 0x63677270, 0x9fa0, 0x62656572, 0x64626720, 0x74726163, 0x73636673,
+					   0xcafe4a11, 0x01021994, 0x858458f6 };
+
+	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++) {
+		if (magics[i] == magic)
+			return true;
+	}
+	return false;
+}
+
 static bool on_disk(const struct dl_wait *w)
 {
+	if (is_pseudo(w->file_magic))
+		return false;
 	return w->file_kind == DL_FILE_REG || w->file_kind == DL_FILE_DIR || w->file_kind == DL_FILE_BLK;
 }
 

@@ -155,7 +155,7 @@ static bool gave_way(const struct dl_timeline *tl, const struct dl_thread *th, u
 
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
-	uint64_t back;
+	uint64_t back, unused;
 	const struct dl_thread *th = &w->tl->threads.v[thread];
 	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
 	struct dl_what what = { .text = "ready to run, its cgroup had used up its CPU time", .kind = DL_EVI_THREAD,
@@ -165,13 +165,13 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 		dl_charge(w, DL_CAUSE_CPU_QUOTA, thread, start, end, &what);
 		return;
 	}
-	if (rq->fresh) {
+	if (rq->fresh && (rq->before == DL_IDLE || dl_seg_end(th, seg) - th->segs.v[seg].start < LATENCY_MAX_NS)) {
 		what.text = "new thread, ready to run";
 		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
 		return;
 	}
 	if (gave_way(w->tl, th, seg, &back)) {
-		enum dl_cause cause = dl_role_cause(w->tl, rq->preempted_by, back < end ? back : end);
+		enum dl_cause cause = dl_work_cause(w->tl, rq->preempted_by, back < end ? back : end, &unused);
 
 		/* Behind the wakee's run others had it. */
 		if (back < end)
@@ -187,6 +187,10 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 	if (dl_is_latency(w->tl, thread, seg)) {
 		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
 
+		if (dl_api_at(w->tl, th, end)) {
+			dl_charge_running(w, thread, start, end);
+			return;
+		}
 		what.text = "waking up";
 		dl_charge(w, dl_why_cause(why), thread, start, end, &what);
 		return;

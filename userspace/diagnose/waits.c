@@ -175,7 +175,8 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 			err = add_block(&c, i);
 			continue;
 		}
-		err = add_phase(&c, c.starting, start, end);
+		if (th->segs.v[i].state != DL_ST_BLOCKED)
+			err = add_phase(&c, c.starting, start, end);
 		if (!err)
 			err = add_phase(&c, c.receiving, start, end);
 	}

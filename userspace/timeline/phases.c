@@ -10,7 +10,6 @@
 
 #define FORK_LEAD_NS 10000000ULL	/* queues and locks made before the first fork of a loader */
 #define FORK_TAIL_NS 2000000ULL
-#define FORK_ROW_NS 500000000ULL	/* workers of one generation are made in a row */
 #define DEATH_NS 20000000ULL		/* before an exit: joins, atexit handlers */
 
 static int add_span(struct dl_spans *spans, uint64_t start, uint64_t end)
@@ -30,8 +29,8 @@ static int by_span_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Sorts, and joins what overlaps or lies less than gap apart. */
-static void join_spans(struct dl_spans *s, uint64_t gap)
+/* Sorts, and joins what overlaps. */
+static void join_spans(struct dl_spans *s)
 {
 	size_t kept = 0;
 
@@ -41,7 +40,7 @@ static void join_spans(struct dl_spans *s, uint64_t gap)
 	for (size_t i = 1; i < s->cnt; i++) {
 		struct dl_span *last = &s->v[kept];
 
-		if (s->v[i].start > last->end && s->v[i].start - last->end > gap)
+		if (s->v[i].start > last->end)
 			s->v[++kept] = s->v[i];
 		else if (s->v[i].end > last->end)
 			last->end = s->v[i].end;
@@ -92,18 +91,38 @@ static uint64_t last_fed(const struct dl_thread *trainer, const struct dl_proc *
  * the fork (multiprocessing/popen_spawn_posix.py), however long that takes: the trainer does nothing
  * else since its last driver call or wait; and then fed through a pipe.
  */
-static int add_birth(struct dl_timeline *tl, struct dl_proc *trainer, const struct dl_proc *worker)
+static struct dl_span birth_of(const struct dl_timeline *tl, const struct dl_proc *trainer, const struct dl_proc *worker)
 {
-	uint64_t start = worker->start > FORK_LEAD_NS ? worker->start - FORK_LEAD_NS : 0;
-	uint64_t end = worker->start;
+	struct dl_span s = { worker->start > FORK_LEAD_NS ? worker->start - FORK_LEAD_NS : 0, worker->start };
 
 	if (worker->execed && trainer->main != DL_NONE) {
 		uint64_t stop = last_stop(tl, &tl->threads.v[trainer->main], worker->start);
 
-		start = stop < start ? stop : start;
-		end = last_fed(&tl->threads.v[trainer->main], worker);
+		s.start = stop < s.start ? stop : s.start;
+		s.end = last_fed(&tl->threads.v[trainer->main], worker);
 	}
-	return add_span(&trainer->starting, start, end + FORK_TAIL_NS);
+	s.end += FORK_TAIL_NS;
+	return s;
+}
+
+/* Workers that are made together are made in one phase, from the first one's birth to the last one's. */
+static int add_births(struct dl_timeline *tl, const struct dl_proc *first)
+{
+	struct dl_proc *trainer = &tl->procs.v[first->trainer];
+	struct dl_span all = birth_of(tl, trainer, first);
+
+	vec_for_each(&tl->procs, p) {
+		struct dl_span s;
+
+		if (p->role != DL_ROLE_WORKER || p->trainer != first->trainer || p->group != first->group || !p->start)
+			continue;
+		if (p < first)
+			return 0;	/* done with that one */
+		s = birth_of(tl, trainer, p);
+		all.start = s.start < all.start ? s.start : all.start;
+		all.end = s.end > all.end ? s.end : all.end;
+	}
+	return add_span(&trainer->starting, all.start, all.end);
 }
 
 /* A worker ends its feeder first, then frees what it has, the data set among it. */
@@ -133,6 +152,96 @@ static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc
 	return 0;
 }
 
+/* --- a worker's first batch --- */
+
+struct durations { uint64_t *v; size_t cnt, cap; };
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static uint32_t feeder_of(const struct dl_timeline *tl, uint32_t proc)
+{
+	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+		if (tl->threads.v[i].proc == proc && tl->threads.v[i].role == DL_ROLE_FEEDER)
+			return i;
+	}
+	return DL_NONE;
+}
+
+/* From one put to the next, over the workers that were made together. 0 or -ENOMEM. */
+static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *worker, struct durations *d)
+{
+	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
+		const struct dl_proc *p = &tl->procs.v[i];
+		uint32_t feeder = p->role == DL_ROLE_WORKER && p->trainer == worker->trainer && p->loader == worker->loader &&
+				  p->main != DL_NONE ? feeder_of(tl, i) : DL_NONE;
+		uint64_t last = 0;
+
+		if (feeder == DL_NONE)
+			continue;
+		vec_for_each(&tl->threads.v[p->main].woke, w) {
+			uint64_t *at;
+
+			if (w->wakee != feeder)
+				continue;
+			at = last ? vec_push(d) : NULL;
+			if (last && !at)
+				return -ENOMEM;
+			if (at)
+				*at = w->ts - last;
+			last = w->ts;
+		}
+	}
+	return 0;
+}
+
+/* When the worker first waited for an index, with nothing left to do. UINT64_MAX: not before `until`. */
+static uint64_t first_idle(const struct dl_timeline *tl, const struct dl_proc *p, uint64_t until)
+{
+	const struct dl_thread *th = &tl->threads.v[p->main];
+
+	for (uint32_t i = dl_seg_before(th, p->ready + 1); i != DL_NONE && i < th->segs.cnt && th->segs.v[i].start < until; i++) {
+		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
+
+		if (w && th->segs.v[i].start >= p->ready && dl_is_batch_wait(tl, w))
+			return th->segs.v[i].start;
+	}
+	return UINT64_MAX;
+}
+
+/*
+ * Behind PyTorch's signal handlers a worker still imports what its seeds need (numpy.random, 5 ms and
+ * more) and calls things for the first time. Nothing marks the end of that, unless it then waits for
+ * an index. Else its first batch took as long as batches of this loader typically do.
+ */
+static int find_first_batch(struct dl_timeline *tl, struct dl_proc *p)
+{
+	uint32_t feeder = p->main == DL_NONE ? DL_NONE : feeder_of(tl, (uint32_t)(p - tl->procs.v));
+	uint64_t put = feeder == DL_NONE ? 0 : tl->threads.v[feeder].start, idle;
+	struct durations d = {};
+	int err;
+
+	if (!p->start || !p->ready || put <= p->ready)
+		return 0;
+	idle = first_idle(tl, p, put);
+	if (idle != UINT64_MAX) {
+		p->ready = idle;
+		return 0;
+	}
+	err = collect_batches(tl, p, &d);
+	if (d.cnt) {
+		qsort(d.v, d.cnt, sizeof(*d.v), by_value);
+		if (put - p->ready > d.v[d.cnt / 2])
+			p->ready = put - d.v[d.cnt / 2];
+	}
+	vec_free(&d);
+	return err;
+}
+
 int dl_find_phases(struct dl_timeline *tl)
 {
 	int err = 0;
@@ -146,11 +255,13 @@ int dl_find_phases(struct dl_timeline *tl)
 		if (t && !err)
 			err = add_span(&t->loading, p->start, p->end);
 		if (t && !err && p->start)
-			err = add_birth(tl, t, p);
+			err = add_births(tl, p);
+		if (t && !err)
+			err = find_first_batch(tl, p);
 	}
 	vec_for_each(&tl->procs, p) {
-		join_spans(&p->loading, 0);
-		join_spans(&p->starting, FORK_ROW_NS);
+		join_spans(&p->loading);
+		join_spans(&p->starting);
 	}
 	vec_for_each(&tl->threads, th) {
 		if (th->role == DL_ROLE_LOADER_THREAD)

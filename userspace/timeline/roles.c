@@ -250,15 +250,26 @@ static void find_result_pipes(struct dl_timeline *tl)
 struct group {
 	uint32_t trainer;
 	uint64_t ino, start, end, last_fork;
-	uint32_t cnt, loader;
+	uint32_t cnt, loader, id, generation;
 };
 
 struct groups { struct group *v; size_t cnt, cap; };
 
 #define FORK_GAP_NS 1000000000ULL	/* workers of one loader are made in a row */
 
+/* A loader makes all of its workers, then the threads that feed them (_reset, _try_put_index, in every
+ * PyTorch): a thread that is born between two forks ends a row of them. */
+static bool thread_between(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->proc == trainer && th->start > from && th->start < to && th->creator == tl->procs.v[trainer].main)
+			return true;
+	}
+	return false;
+}
+
 /* The group a worker belongs to: that of its result pipe, or that of the fork before it. */
-static struct group *group_of(struct groups *groups, const struct dl_proc *p)
+static struct group *group_of(const struct dl_timeline *tl, struct groups *groups, const struct dl_proc *p)
 {
 	struct group *near = NULL;
 
@@ -267,7 +278,8 @@ static struct group *group_of(struct groups *groups, const struct dl_proc *p)
 			continue;
 		if (p->result_ino && g->ino == p->result_ino)
 			return g;
-		if ((!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS)
+		if ((!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS &&
+		    !thread_between(tl, p->trainer, g->last_fork, p->start))
 			near = g;
 	}
 	return near;
@@ -296,7 +308,7 @@ static int loader_of(struct dl_timeline *tl, struct group *g)
 		best = (uint32_t)(tl->loaders.cnt - 1);
 	}
 	l = &tl->loaders.v[best];
-	l->generations++;
+	g->generation = l->generations++;
 	l->end = g->end;
 	if (g->cnt > l->workers)
 		l->workers = g->cnt;
@@ -320,19 +332,20 @@ static int loader_number(const struct dl_timeline *tl, uint32_t loader)
 	return number;
 }
 
-static int add_to_group(struct groups *groups, struct dl_proc *p)
+static int add_to_group(const struct dl_timeline *tl, struct groups *groups, struct dl_proc *p)
 {
-	struct group *g = group_of(groups, p);
+	struct group *g = group_of(tl, groups, p);
 
 	if (!g) {
 		g = vec_push(groups);
 		if (!g)
 			return -ENOMEM;
-		*g = (struct group){ .trainer = p->trainer, .start = p->start };
+		*g = (struct group){ .trainer = p->trainer, .start = p->start, .id = (uint32_t)groups->cnt - 1 };
 	}
 	if (p->result_ino)
 		g->ino = p->result_ino;
 	g->last_fork = p->start;
+	p->group = g->id;
 	p->index = (int32_t)g->cnt++;
 	if (p->end > g->end)
 		g->end = p->end;
@@ -347,7 +360,7 @@ static int find_loaders(struct dl_timeline *tl)
 	find_result_pipes(tl);
 	for (size_t i = 0; i < tl->procs.cnt && !err; i++) {
 		if (tl->procs.v[i].role == DL_ROLE_WORKER && tl->procs.v[i].trainer != DL_NONE)
-			err = add_to_group(&groups, &tl->procs.v[i]);
+			err = add_to_group(tl, &groups, &tl->procs.v[i]);
 	}
 	if (groups.cnt)
 		qsort(groups.v, groups.cnt, sizeof(*groups.v), by_group_start);
@@ -357,10 +370,9 @@ static int find_loaders(struct dl_timeline *tl)
 		if (err || p->role != DL_ROLE_WORKER || p->trainer == DL_NONE)
 			continue;
 		vec_for_each(&groups, g) {
-			if (g->trainer == p->trainer && p->start >= g->start && p->end <= g->end &&
-			    (!p->result_ino || p->result_ino == g->ino)) {
+			if (g->id == p->group) {
 				p->loader = loader_number(tl, g->loader);
-				p->generation = tl->loaders.v[g->loader].generations - 1;
+				p->generation = g->generation;
 			}
 		}
 	}

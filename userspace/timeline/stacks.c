@@ -16,8 +16,12 @@ struct rule {
 	const char *prefixes[16];
 };
 
-/* "shrink_" and try_to_free_* are reclaim, wherever it was entered from. */
+/* "shrink_" and try_to_free_* are reclaim, wherever it was entered from; what it pushes out to swap is swap. */
+#define SWAP_OUT { "swap_writepage", "swap_writeout", "__swap_writepage", "shmem_writepage", "shmem_writeout", \
+		   "add_to_swap", "folio_alloc_swap", "zswap_store", "zram_" }
+
 static const struct rule fault_rules[] = {
+	{ DL_SMP_FAULT_SWAP, SWAP_OUT },
 	{ DL_SMP_RECLAIM, { "try_to_free_", "shrink_node", "shrink_lruvec", "shrink_folio", "shrink_page",
 			    "mem_cgroup_handle_over_high", "reclaim_high", "compact_zone", "__alloc_pages_direct" } },
 	{ DL_SMP_FAULT_SWAP, { "do_swap_page", "swapin_", "swap_read", "shmem_swapin" } },
@@ -34,6 +38,7 @@ static const char *const fault_entry[16] = {
 };
 
 static const struct rule syscall_rules[] = {
+	{ DL_SMP_FAULT_SWAP, SWAP_OUT },
 	{ DL_SMP_RECLAIM, { "try_to_free_", "shrink_node", "shrink_lruvec", "shrink_folio", "shrink_page",
 			    "mem_cgroup_handle_over_high", "reclaim_high", "compact_zone" } },
 	{ DL_SMP_SHM, { "shmem_fallocate", "shmem_undo_range", "shmem_evict", "shmem_truncate",
@@ -43,6 +48,7 @@ static const struct rule syscall_rules[] = {
 };
 
 static const struct rule wait_rules[] = {
+	{ DL_SW_WAIT_SWAP, SWAP_OUT },
 	{ DL_SW_WAIT_RECLAIM, { "try_to_free_", "shrink_", "reclaim_", "mem_cgroup_handle_over_high",
 				"throttle_direct", "congestion_wait", "wait_iff_congested" } },
 	{ DL_SW_WAIT_SWAP, { "do_swap_page", "swapin_", "swap_read", "shmem_swapin" } },

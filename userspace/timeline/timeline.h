@@ -170,6 +170,7 @@ struct dl_proc {
 	uint32_t trainer;	/* process index of the trainer it works for; DL_NONE */
 	int32_t loader, index, rank;
 	uint32_t generation;	/* of its loader: 0, 1, ... when workers are made anew */
+	uint32_t group;		/* worker: workers that were made together have the same */
 	uint64_t gil_addr;	/* futex address of its GIL; 0 unknown */
 	bool loader_threads;	/* trainer: has threads that load */
 	struct dl_spans starting;	/* trainer: it makes workers */
