@@ -337,7 +337,8 @@ TEST(swap_is_seen_at_its_owner)
 		CHECK_EQ(e->file_ino, 0);
 		in++;
 	}
-	CHECK(in >= h.truth->v[2]);
+	/* A burst is cut: 64 in 10 ms are events. */
+	CHECK(in >= (h.truth->v[2] < 64 ? h.truth->v[2] : 64));
 }
 
 #define OOM_LIMIT (48 * MIB)
