@@ -85,7 +85,7 @@ def agrees_with_events(name):
 
 
 def woken(name, steps, events):
-    start, seen = min(e["ts"] for e in events), {}
+    start, seen = json.loads(output("info", "--json", path(name, ".dlbpf")))["meta"]["start_ts"], {}
     for w in events:
         if w["kind"] == "wake":
             seen.setdefault((w["tid"], w["fields"]["wakee_tid"]), []).append(w["ts"] - start)

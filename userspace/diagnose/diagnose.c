@@ -24,7 +24,8 @@ static void take_meta(struct dl_report *r, const struct dl_timeline *tl, struct 
 	const struct dl_trace_info *info = dl_trace_info(t);
 
 	r->complete = info->complete && tl->stopped;
-	r->start = tl->start;
+	/* The zero of every instant that is printed, here, by dump and by info. */
+	r->start = info->meta.start_ts ? info->meta.start_ts : tl->start;
 	r->duration_ns = tl->end - tl->start;
 	r->events = tl->events;
 	r->damaged_frames = info->damaged_frames;
