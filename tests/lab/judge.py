@@ -9,6 +9,8 @@ import slope
 SLOPE = (0.9, 1.1)
 UNEXPLAINED = 0.02
 SHARES = 0.10  # of two faults at once
+HEALTHY = 0.05  # less idle time, or waiting, than this share of the time: docs/REPORT.md
+STRANGERS = 0.10  # of the CPUs: with more, other programs plant a fault of their own
 
 
 @dataclasses.dataclass
@@ -61,6 +63,17 @@ def slope_of(results, causes, wrong):
     return found
 
 
+def besides_strangers(s, r):
+    """A machine that is busy with other programs plants contention. Where that is the verdict, what leads
+    besides it is judged; the share of the strangers is in the table."""
+    if r.verdict != "cpu-contention" or r.strangers < STRANGERS or s.kind in ("cpu-contention", "cpu-quota"):
+        return r.verdict
+    rest = {c: ns for c, ns in r.causes.items() if c != "cpu-contention"}
+    if sum(rest.values()) < HEALTHY * r.span_ns:
+        return "healthy"
+    return max(rest, key=rest.get) if rest else r.verdict
+
+
 def verdicts_wrong(row, results, top, wrong):
     s = row.scenario
     for r in results:
@@ -85,6 +98,7 @@ def shares_wrong(row, results, top, wrong):
 
 def judge(row, results):
     s, wrong = row.scenario, []
+    results = [dataclasses.replace(r, verdict=besides_strangers(s, r)) for r in results]
     top = s.doses[-1]
     most = [r for r in results if r.dose == top]
     verdicts_wrong(row, results, top, wrong)

@@ -38,6 +38,7 @@ class Result:
     strangers: float  # share of the CPUs that went to programs of others
     report: dict
     trace: str
+    span_ns: int = 0  # observed
 
     def share(self, cause):
         return self.causes.get(cause, 0) / self.idle_ns if self.idle_ns else 0.0
@@ -46,25 +47,53 @@ class Result:
         return sum(self.causes.get(c, 0) for c in causes)
 
 
-def truly_idle(path):
+def truly_idle(path, part=None):
     """What the simulated GPUs' model decided: from each device's first kernel to its last, the time
-    in which none ran."""
+    in which none ran. Of one part: of its process, or what ended with a kernel of its name."""
     spans = {}
+    if part and part.startswith("rank"):
+        path, part = trace_of_rank(path, part.split()[1]), None
     with open(path) as f:
         for line in f:
-            parts = line.split()
-            if parts and parts[0] in ("kernel", "graph"):
-                spans.setdefault(parts[2], []).append((int(parts[4]), int(parts[5])))
+            words = line.split(None, 10)
+            if words and words[0] in ("kernel", "graph"):
+                spans.setdefault(words[2], []).append((int(words[4]), int(words[5]), words[-1].strip()))
     dlbpf.check(spans, "no kernel ran on the simulated GPU")
-    return sum(idle_between(sorted(s)) for s in spans.values())
+    return sum(idle_between(sorted(s), part) for s in spans.values())
 
 
-def idle_between(spans):
+def trace_of_rank(truth, rank):
+    return f"{truth}.{rank}"
+
+
+def idle_between(spans, part=None):
+    """Of sorted (start, end, name), or only before those of a name."""
     idle, end = 0, spans[0][1]
-    for start, stop in spans[1:]:
-        idle += max(0, start - end)
+    for start, stop, *name in spans[1:]:
+        if start > end and part in (None, *name):
+            idle += start - end
         end = max(end, stop)
     return idle
+
+
+def part_of(report, said, part, dose):
+    """The trainer or the loader of the report that is judged, and what the training said of it. In a control
+    nobody may ever have waited for a loader, which is then not told from the other."""
+    kind, number = part.split()
+    if kind == "rank":
+        line = next(line for line in said if line["rank"] == number)
+        found = [t for t in report["trainers"] if t["pid"] == line["done"]]
+    else:
+        line = said[0]
+        found = [x for x in report["loaders"] if x["index"] == int(number)]
+    if not found and kind == "loader" and dose == 0:
+        found = [{"causes": {}, "verdict": {"cause": None, "healthy": True}}]
+    dlbpf.check(found, f"the report has no {part}: {report['trainers']} {report['loaders']}")
+    return found[0], line
+
+
+def observed(r):
+    return sum(d["end_ns"] - d["start_ns"] for d in r["devices"]) or r["waits"]["wall_ns"]
 
 
 def verdict_of(r):
@@ -107,10 +136,13 @@ def result(row, dose, recording, r, truth, trace):
     for c in dlbpf.charges(r):
         causes[c["cause"]] = causes.get(c["cause"], 0) + c["ns"]
         estimated[c["cause"]] = estimated.get(c["cause"], 0) + c["estimated_ns"]
+    judged, part = r, row.scenario.part
+    if part:
+        judged, line = part_of(r, said, part, dose)
+        causes, said = judged["causes"], [line]
     if row.gpu == "sim":
-        lost = truly_idle(truth)
-        os.unlink(truth)
+        lost = truly_idle(truth, part)
     else:
-        lost = sum(line["waited_ns"] for line in said)
-    return Result(dose, lost, sum(causes.values()), causes, estimated, verdict_of(r), r["trace"]["lost"],
-                  dlbpf.Machine.last.strangers(r), r, trace)
+        lost = sum(line["parts"].get(part, line["waited_ns"]) for line in said)
+    return Result(dose, lost, sum(causes.values()), causes, estimated, verdict_of(judged), r["trace"]["lost"],
+                  dlbpf.Machine.last.strangers(r), r, trace, observed(r))

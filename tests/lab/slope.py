@@ -61,7 +61,7 @@ def fieller(dose, lost, charged, means, sums):
     levels = sorted(set(dose))
     df = len(dose) - len(levels)
     if df < 1:
-        return -math.inf, math.inf
+        return of_one_round(dose, lost, charged, means, sums)
     vxx = vyy = vxy = 0.0
     for level in levels:
         xs = [x for d, x in zip(dose, lost) if d == level]
@@ -78,3 +78,12 @@ def fieller(dose, lost, charged, means, sums):
         return -math.inf, math.inf
     root = math.sqrt(root)
     return (b - root) / a, (b + root) / a
+
+
+def of_one_round(dose, lost, charged, means, sums):
+    """One run of each dose: what the line leaves over is the noise, and a bend would be, too."""
+    (_, mx, my), (sdd, sdx, sdy) = means, sums
+    value, df = sdy / sdx, len(dose) - 2
+    left = sum((y - my - value * (x - mx)) ** 2 for x, y in zip(lost, charged))
+    half = t95(df) * math.sqrt(left / df * sdd) / sdx
+    return value - half, value + half
