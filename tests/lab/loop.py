@@ -52,6 +52,8 @@ class Run:
         self.scenario, self.form, self.dose, self.place = scenario, form, dose, place
         self.gpu, self.batches = gpu, batches
         self.waited_ns = self.done = 0
+        self.part, self.parts = None, {}  # what a scenario of several parts is at; part -> ns waited
+        self.kernel_ms = scenario.kernel_ms
         self.device = self.stream = None
         if form.get("sharing"):
             torch.multiprocessing.set_sharing_strategy(form["sharing"])
@@ -104,15 +106,19 @@ class Run:
         something in the loop reads back the loss of the step before."""
         self.done += 1
         if self.gpu != "sim":
-            time.sleep(self.scenario.kernel_ms / 1000)
+            time.sleep(self.kernel_ms / 1000)
             return None
-        for tensor in tensors(batch):
-            self.stream.h2d(tensor, non_blocking=bool(self.form.get("pin")))
-        self.stream.kernels(4, ms=self.scenario.kernel_ms, name="train_step")
+        self.copy(batch)
+        self.stream.kernels(4, ms=self.kernel_ms, name=self.part or "train_step")
         event = self.stream.record()
         if previous:
             previous.synchronize()
         return event
+
+    def copy(self, batch):
+        """Takes the batch to the GPU; a scenario about copies replaces it by its own way."""
+        for tensor in tensors(batch):
+            self.stream.h2d(tensor, non_blocking=bool(self.form.get("pin")))
 
     def finish(self):
         if self.gpu == "sim":

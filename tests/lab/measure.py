@@ -77,19 +77,18 @@ def idle_between(spans, part=None):
 
 
 def part_of(report, said, part, dose):
-    """The trainer or the loader of the report that is judged, and what the training said of it. In a control
-    nobody may ever have waited for a loader, which is then not told from the other."""
+    """The trainer or the loader of the report that is judged. In a control nobody may ever have waited for a
+    loader, which is then not told from the other."""
     kind, number = part.split()
     if kind == "rank":
         line = next(line for line in said if line["rank"] == number)
         found = [t for t in report["trainers"] if t["pid"] == line["done"]]
     else:
-        line = said[0]
         found = [x for x in report["loaders"] if x["index"] == int(number)]
     if not found and kind == "loader" and dose == 0:
         found = [{"causes": {}, "verdict": {"cause": None, "healthy": True}}]
     dlbpf.check(found, f"the report has no {part}: {report['trainers']} {report['loaders']}")
-    return found[0], line
+    return found[0]
 
 
 def observed(r):
@@ -123,26 +122,41 @@ def run(row, dose, place, folder, name, python):
     if place:
         command = place.command(command, dose)
     recording = dlbpf.record(command, trace, env=environment(row, truth), timeout=s.timeout)
-    r = dlbpf.report(trace)
-    return result(row, dose, recording, r, truth, trace)
-
-
-def result(row, dose, recording, r, truth, trace):
     said = [line for line in recording.lines() if "done" in line]
     dlbpf.check(said, f"the training did not finish: {recording.stdout[-300:]} {recording.stderr[-700:]}")
+    r = dlbpf.report(trace)
+    known = {"dose": dose, "said": said, "lost_ns": truly_lost(row, said, truth),
+             "strangers": dlbpf.Machine.last.strangers(r)}
+    with open(trace[:-6] + ".json", "w") as f:
+        json.dump(known, f)
+    return result(row, known, r, trace)
+
+
+def again(row, trace):
+    """The result of a run that was kept, as dlbpf has it now."""
+    with open(trace[:-6] + ".json") as f:
+        return result(row, json.load(f), dlbpf.report(trace), trace)
+
+
+def truly_lost(row, said, truth):
+    part = row.scenario.part
+    if row.gpu == "sim":
+        return truly_idle(truth, part)
+    if part and part.startswith("rank"):
+        said = [line for line in said if line["rank"] == part.split()[1]]
+    return sum(line["parts"].get(part, line["waited_ns"]) for line in said)
+
+
+def result(row, known, r, trace):
     dlbpf.check(r["trace"]["complete"], "the trace is not complete")
     dlbpf.check(bool(r["devices"]) == (row.gpu == "sim"), f"{len(r['devices'])} devices with GPU data {row.gpu!r}")
     causes, estimated = {}, {}
     for c in dlbpf.charges(r):
         causes[c["cause"]] = causes.get(c["cause"], 0) + c["ns"]
         estimated[c["cause"]] = estimated.get(c["cause"], 0) + c["estimated_ns"]
-    judged, part = r, row.scenario.part
-    if part:
-        judged, line = part_of(r, said, part, dose)
-        causes, said = judged["causes"], [line]
-    if row.gpu == "sim":
-        lost = truly_idle(truth, part)
-    else:
-        lost = sum(line["parts"].get(part, line["waited_ns"]) for line in said)
-    return Result(dose, lost, sum(causes.values()), causes, estimated, verdict_of(judged), r["trace"]["lost"],
-                  dlbpf.Machine.last.strangers(r), r, trace, observed(r))
+    judged = r
+    if row.scenario.part:
+        judged = part_of(r, known["said"], row.scenario.part, known["dose"])
+        causes = judged["causes"]
+    return Result(known["dose"], known["lost_ns"], sum(causes.values()), causes, estimated, verdict_of(judged),
+                  r["trace"]["lost"], known["strangers"], r, trace, observed(r))

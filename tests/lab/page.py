@@ -21,7 +21,8 @@ def at_top(j):
 
 
 def one_line(j):
-    return (f"{j.row}: planted {planted(j.row.scenario)}; {j.leaders}; control {most_frequent(j.verdicts[0])}; "
+    control = most_frequent(j.verdicts[j.row.scenario.doses[0]])
+    return (f"{j.row}: planted {planted(j.row.scenario)}; {j.leaders}; control {control}; "
             f"charged {j.charged_ns / 1e6:.0f} of {j.lost_ns / 1e6:.0f} ms; slope {j.slope or '-'}; "
             f"unexplained {100 * j.unexplained:.1f} %; lost {j.lost_events}; others {100 * j.strangers:.0f} %")
 

@@ -49,7 +49,9 @@ class Scenario:
     quick: bool = False
     torch2: bool = False  # also with a current PyTorch
     only_torch2: bool = False
-    per_trainer: bool = False  # several trainers, judged one by one
+    # Which part of the run is judged, where it has several: "rank 1" or "loader 1". Its own verdict in
+    # the report, its own idle time.
+    part: typing.Optional[str] = None
     needs: tuple = ()  # modules that the training imports besides PyTorch
     # check(report) -> text of what is wrong with the report of a run at the highest dose, or None:
     # what else the report has to say, such as a name.

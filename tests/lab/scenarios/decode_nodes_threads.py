@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""Samples are decoded in pure Python in a thread of a torchdata.nodes graph."""
+
+import data_nodes
+from loop import burn
+from scenario import Scenario
+
+
+class Sample:
+    def __init__(self, ms):
+        self.ms = ms
+
+    def __call__(self, index):
+        import torch
+
+        burn(self.ms)
+        return torch.zeros(16)
+
+
+def train(run):
+    data_nodes.train(run, data_nodes.in_threads(Sample(run.dose / data_nodes.BATCH), run.batches))
+
+
+SCENARIO = Scenario(
+    kind="decode", cause="decode", doses=(0, 16, 24, 32), unit="ms of Python a batch", batches=40,
+    twins=("sleep_nodes_threads",), only_torch2=True, needs=("torchdata",),
+)

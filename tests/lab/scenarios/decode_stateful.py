@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""torchdata's StatefulDataLoader: its workers are not named and send their state with every batch. They
+decode in pure Python."""
+
+from loop import Samples, burn
+from scenario import Scenario
+
+BATCH = 4
+
+
+class Data(Samples):
+    def __init__(self, ms):
+        super().__init__()
+        self.ms = ms
+
+    def cost(self, index):
+        burn(self.ms)
+
+
+def train(run):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    run.loop(StatefulDataLoader(Data(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
+
+
+SCENARIO = Scenario(
+    kind="decode", cause="decode", doses=(0, 16, 24, 32), unit="ms of Python a batch", batches=40,
+    forms={"": {"workers": 1}}, twins=("sleep_stateful",), gpus=("sim",), only_torch2=True, needs=("torchdata",),
+)

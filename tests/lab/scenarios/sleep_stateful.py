@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""torchdata's StatefulDataLoader: its workers are not named and send their state with every batch. They
+sleep while they make a sample."""
+
+import time
+
+from loop import Samples
+from scenario import Scenario
+
+BATCH = 4
+
+
+class Data(Samples):
+    def __init__(self, ms):
+        super().__init__()
+        self.ms = ms
+
+    def cost(self, index):
+        if self.ms:
+            time.sleep(self.ms / 1000)
+
+
+def train(run):
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    run.loop(StatefulDataLoader(Data(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
+
+
+SCENARIO = Scenario(
+    kind="sleep", cause="sleep", doses=(0, 16, 24, 32), unit="ms of sleep a batch", batches=40,
+    forms={"": {"workers": 1}}, twins=("decode_stateful",), only_torch2=True, needs=("torchdata",),
+)
