@@ -345,10 +345,10 @@ enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 	*ret_from = 0;
 	if (in_startup(tl, thread, t, ret_from))
 		return DL_CAUSE_STARTUP;
-	if (th->role != DL_ROLE_TRAINER || th->proc == DL_NONE)
+	if (th->proc == DL_NONE || tl->procs.v[th->proc].main != thread)
 		return dl_role_cause(tl, thread, t);
-	i = vec_first_at(&tl->procs.v[th->proc].receiving, t);
-	last = i ? &tl->procs.v[th->proc].receiving.v[i - 1] : NULL;
+	i = vec_first_at(&tl->procs.v[th->proc].handover, t);
+	last = i ? &tl->procs.v[th->proc].handover.v[i - 1] : NULL;
 	if (last && last->end >= t) {
 		if (last->start > *ret_from)
 			*ret_from = last->start;

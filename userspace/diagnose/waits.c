@@ -54,7 +54,7 @@ struct trainer_waits {
 struct collector {
 	const struct dl_timeline *tl;
 	const struct dl_thread *th;
-	const struct dl_spans *starting, *receiving;
+	const struct dl_spans *starting, *handover;
 	struct dl_spans *out;
 	bool had_batch;		/* the last span saw one arrive */
 	bool over;		/* and it was taken over: what comes is for the next batch */
@@ -147,7 +147,7 @@ static int add_phase(struct collector *c, const struct dl_spans *r, uint64_t sta
 
 		err = add_part(c, part.start, part.end, last && !c->over && !c->only_joins && part.start <= last->end + JOIN_NS);
 		c->ending = SIZE_MAX;
-		c->had_batch = r == c->receiving;
+		c->had_batch = r == c->handover;
 		c->over = c->had_batch && part.end == r->v[i].end;
 	}
 	return err;
@@ -160,7 +160,7 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 	bool main = th->proc != DL_NONE && tl->procs.v[th->proc].main == thread;
 	struct collector c = { .tl = tl, .th = th, .out = out,
 			       .starting = main ? &tl->procs.v[th->proc].starting : &none,
-			       .receiving = main ? &tl->procs.v[th->proc].receiving : &none,
+			       .handover = main ? &tl->procs.v[th->proc].handover : &none,
 			       .ending = SIZE_MAX };
 	bool any_run = false;
 	int err = 0;
@@ -178,7 +178,7 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 		if (th->segs.v[i].state != DL_ST_BLOCKED)
 			err = add_phase(&c, c.starting, start, end);
 		if (!err)
-			err = add_phase(&c, c.receiving, start, end);
+			err = add_phase(&c, c.handover, start, end);
 	}
 	/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
 	if (out->cnt > c.ending && !(main && tl->procs.v[th->proc].loader_threads))

@@ -403,7 +403,7 @@ static void proc_fini(struct dl_proc *p)
 	vec_free(&p->syncs);
 	vec_free(&p->starting);
 	vec_free(&p->loading);
-	vec_free(&p->receiving);
+	vec_free(&p->handover);
 	dl_map_fini(&p->api_by_corr);
 	dl_map_fini(&p->copy_by_corr);
 }

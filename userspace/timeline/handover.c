@@ -12,6 +12,7 @@
 
 #include "timeline/syscalls.h"
 
+#define ANNOUNCE_NS 40000	/* making a storage's name and message, taking the answer */
 #define LEAD_NS 100000	/* from the read's begin, or from unpickling the name of a socket, to the wake */
 
 bool dl_timed_out(const struct dl_wait *w, uint64_t start)
@@ -150,11 +151,54 @@ static void take_wait(struct taker *k, uint32_t seg)
 	}
 }
 
+/* --- a worker that announces each storage to torch_shm_manager (file_system) --- */
+
+static int add_round_trip(struct dl_spans *out, uint64_t start, uint64_t stop)
+{
+	struct dl_span *last = vec_last(out);
+
+	if (last && start <= last->end) {
+		last->end = stop > last->end ? stop : last->end;
+		return 0;
+	}
+	last = vec_push(out);
+	if (!last)
+		return -ENOMEM;
+	*last = (struct dl_span){ start, stop };
+	return 0;
+}
+
+/* default_collate puts batches into shared memory in the worker's main thread, one request to the manager
+ * for each storage: its own pieces before a request and behind an answer are part of that. */
+static int find_announcing(struct dl_timeline *tl, struct dl_proc *p)
+{
+	const struct dl_thread *th = &tl->threads.v[p->main];
+	size_t woke = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < th->segs.cnt && !err; i++) {
+		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
+		uint64_t stop = dl_seg_end(th, i);
+
+		for (; woke < th->woke.cnt && th->woke.v[woke].ts <= stop && !err; woke++) {
+			uint64_t ts = th->woke.v[woke].ts;
+
+			if (tl->threads.v[th->woke.v[woke].wakee].role == DL_ROLE_SHM_MANAGER)
+				err = add_round_trip(&p->handover, ts > ANNOUNCE_NS ? ts - ANNOUNCE_NS : 0, ts);
+		}
+		if (!err && w && w->wake_ts && w->waker != DL_NONE && tl->threads.v[w->waker].role == DL_ROLE_SHM_MANAGER)
+			err = add_round_trip(&p->handover, th->segs.v[i].start, stop + ANNOUNCE_NS);
+	}
+	return err;
+}
+
 int dl_find_handovers(struct dl_timeline *tl)
 {
 	vec_for_each(&tl->procs, p) {
-		struct taker k = { .tl = tl, .out = &p->receiving };
+		struct taker k = { .tl = tl, .out = &p->handover };
 
+		if (p->role == DL_ROLE_WORKER && p->main != DL_NONE && find_announcing(tl, p))
+			return -ENOMEM;
 		if (p->role != DL_ROLE_TRAINER || p->main == DL_NONE)
 			continue;
 		k.th = &tl->threads.v[p->main];

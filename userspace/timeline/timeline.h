@@ -175,7 +175,8 @@ struct dl_proc {
 	bool loader_threads;	/* trainer: has threads that load */
 	struct dl_spans starting;	/* trainer: it makes workers */
 	struct dl_spans loading;	/* trainer: it has workers */
-	struct dl_spans receiving;	/* trainer: its main thread takes a batch over */
+	struct dl_spans handover;	/* its main thread hands a batch over: the trainer takes one, a worker
+					 * announces shared memory to the manager */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
 	DL_VEC(struct dl_mem) mem;
 	DL_VEC(struct dl_mapping) mappings;	/* as they were read; a forked child has its parent's */
