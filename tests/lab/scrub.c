@@ -63,7 +63,7 @@ static const struct dl_hdr *renamed(const struct dl_hdr *ev)
 {
 	static struct dl_ev_name name;
 
-	if (!(ev->flags & DL_HDR_FOREIGN) || ((const struct dl_ev_name *)ev)->flags & DL_NM_KTHREAD)
+	if (!(ev->flags & DL_HDR_FOREIGN) || !strncmp(((const struct dl_ev_name *)ev)->comm.s, "dlbpf", 5) || ((const struct dl_ev_name *)ev)->flags & DL_NM_KTHREAD)
 		return ev;
 	memcpy(&name, ev, sizeof(name));
 	memset(&name.comm, 0, sizeof(name.comm));
@@ -82,6 +82,8 @@ static const struct dl_hdr *scrubbed(const struct dl_hdr *ev)
 		return with_tail(ev, "/usr/bin/python3");
 	case DL_EV_ENV_CGROUP:
 		return with_tail(ev, "/job");
+	case DL_EV_GPU_SOURCE:
+		return with_tail(ev, "CUPTI (simulated)");
 	case DL_EV_MARK:
 		return with_tail(ev, "");
 	}

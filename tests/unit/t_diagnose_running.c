@@ -242,3 +242,34 @@ TEST(a_copy_back_is_a_synchronise)
 {
 	check_read_back(DL_CALL_COPY, "cudaMemcpyAsync");
 }
+
+/* torch_shm_manager answers a worker's requests: its pieces of 30 us between answers and requests are
+ * hand-over, its longer work before them is decoding. */
+TEST(announcing_storages_is_ipc)
+{
+	enum { MANAGER = 800 };
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	synth_task(s, AT(0), MANAGER, MANAGER, WORKER, "torch_shm_manag", 0, 0);
+	synth_cmdline(s, AT(0), MANAGER, "/usr/lib/torch/bin/torch_shm_manager");
+	two_steps(s);
+	synth_run(s, 2, MANAGER, MANAGER, AT(1), AT(2), SYNTH_SLEEP, WAIT(NR_POLL, .file_kind = DL_FILE_UNIX));
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(40), SYNTH_SLEEP, WAIT(NR_READ, .file_kind = DL_FILE_UNIX, .flags = DL_SW_QUARTET));
+	for (int i = 0; i < 90; i++) {
+		double t = 40 + 0.1 * i;
+
+		synth_wake(s, AT(t) - US(1), WORKER, WORKER, MANAGER, MANAGER, NR_WRITE);
+		synth_run(s, 2, MANAGER, MANAGER, AT(t), AT(t + 0.07), SYNTH_SLEEP, WAIT(NR_POLL, .file_kind = DL_FILE_UNIX));
+		synth_wake(s, AT(t + 0.069), MANAGER, MANAGER, WORKER, WORKER, NR_WRITE);
+		synth_run(s, 1, WORKER, WORKER, AT(t + 0.07), AT(t + 0.1), SYNTH_SLEEP,
+			  i < 89 ? WAIT(NR_READ, .file_kind = DL_FILE_UNIX, .flags = DL_SW_QUARTET) : ON_INDEX);
+	}
+	synth_wake(s, AT(49) - US(1), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_NEAR((double)charged(r, DL_CAUSE_DECODE) / 1e6, 40 - 20.12 - 0.04, 0.002);
+	CHECK_NEAR((double)charged(r, DL_CAUSE_IPC) / 1e6, 10.04, 0.002);
+	dl_report_free(r);
+}

@@ -192,3 +192,35 @@ TEST(many_threads_are_named_together)
 	CHECK(strstr(r->devices.v[0].causes[DL_CAUSE_CPU_CONTENTION].detail, "held by 24 threads of trainer (pid 100) 100 %"));
 	dl_report_free(r);
 }
+
+/* The trainer, woken at 49.0 behind its own CPU's other work, runs at 50 on a CPU that was idle: where it had
+ * blocked (CPU 0), that is a slow wake-up; on another one it had been queued. */
+static struct dl_report *woken_late(uint32_t cpu)
+{
+	struct synth *s = job_new();
+
+	step(s, 10, 1);
+	step(s, 50, 2);
+	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(48), SYNTH_SLEEP, ON_INDEX);
+	synth_wake(s, AT(48), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(48), AT(49.01), SYNTH_SLEEP, ON_COND);
+	synth_wake(s, AT(49), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
+	synth_run(s, cpu, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
+	return job_report(s, NULL);
+}
+
+TEST(a_wake_up_that_ends_elsewhere_was_queued)
+{
+	struct dl_report *r = woken_late(0);
+
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(2));
+	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), 0);
+	dl_report_free(r);
+	r = woken_late(2);
+	check_adds_up(r);
+	CHECK_EQ(charged(r, DL_CAUSE_IPC), MS(1));
+	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), MS(1));
+	dl_report_free(r);
+}

@@ -149,6 +149,9 @@ enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread 
 	why = why_stack(tl, w);
 	if (why != DL_WHY_UNKNOWN)
 		return why;
+	/* It was killed in that call, and only ends. */
+	if (w->flags & DL_SW_EXITING)
+		return DL_WHY_KERNEL;
 	switch (dl_sys_class(tl->machine, w->syscall)) {
 	case DL_SYS_FUTEX:
 		return why_futex(tl, th, w, s->start);

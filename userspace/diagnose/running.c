@@ -402,6 +402,23 @@ static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint
 	}
 }
 
+/* A copy from the device (.item()) that is over: the rest of its call is the return to the host, as behind a
+ * synchronise. Returns where the copy ended. */
+static uint64_t charge_return(struct dl_walk *w, uint32_t thread, const struct dl_api *a, uint64_t start, uint64_t end,
+			      const struct dl_what *what)
+{
+	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
+	uint64_t idx, over;
+
+	if (!dl_map_get(&p->copy_by_corr, a->corr, &idx) || p->copies.v[idx].dir != DL_GPU_DTOH)
+		return end;
+	over = p->copies.v[idx].end > start ? p->copies.v[idx].end : start;
+	if (over >= end)
+		return end;
+	dl_charge(w, DL_CAUSE_SYNC, thread, over, end, what);
+	return over;
+}
+
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end)
 {
 	const struct dl_timeline *tl = w->tl;
@@ -418,6 +435,8 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 
 			if (a->start > from)
 				from = a->start;
+			if (a->cls == DL_CALL_COPY)
+				end = charge_return(w, thread, a, from, end, &what);
 			if (a->cls == DL_CALL_SYNC)
 				charge_sync(w, thread, from, end, &what);
 			else

@@ -6,6 +6,8 @@
 
 #define LATENCY_MAX_NS 2000000ULL	/* a longer wait for an idle CPU is not wake-up latency */
 #define JUST_WOKEN_NS 1000000ULL
+#define MOVED_NS 300000ULL	/* a wake-up that ends on another CPU after longer was queued on one */
+#define PASSING_NS 500000ULL	/* a kernel thread has a CPU for a moment; longer waits are not for it */
 
 static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t seg)
 {
@@ -24,7 +26,7 @@ static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
 /* A foreign thread that had the CPU. Of a wait its begin and its end are seen: the thread that took
  * the CPU and the one that had it last. A kernel thread that only passed by is not the reason while
  * there is another. */
-static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq *rq)
+static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq *rq, uint64_t whole)
 {
 	uint32_t seen[2] = { rq->before, rq->preempted_by }, kthread = DL_NONE;
 
@@ -35,7 +37,7 @@ static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq 
 			return seen[i];
 		kthread = kthread == DL_NONE ? seen[i] : kthread;
 	}
-	return kthread;
+	return whole < PASSING_NS ? kthread : DL_NONE;
 }
 
 static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
@@ -81,9 +83,10 @@ static const struct dl_cpu_run *any_run(const struct dl_timeline *tl, uint64_t t
 
 /* The CPU that was waited for was not in the job's hands. A stranger had it; where none was seen the thread
  * has been moved from CPU to CPU while it waited, and whoever of the job ran then had one of them. */
-static void charge_rest(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t foreign, uint64_t start, uint64_t end)
+static void charge_rest(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t foreign, bool idle, uint64_t start,
+			uint64_t end)
 {
-	while (end > start && foreign == DL_NONE) {
+	while (end > start && foreign == DL_NONE && !idle) {
 		const struct dl_cpu_run *run = any_run(w->tl, end);
 		uint64_t from = run && run->start > start ? run->start : start;
 
@@ -99,11 +102,15 @@ static void charge_rest(struct dl_walk *w, uint32_t thread, bool affinity, uint3
 static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
 {
 	const struct dl_thread *th = &w->tl->threads.v[thread];
-	uint32_t foreign = foreign_holder(w->tl, &th->rqs.v[th->segs.v[seg].ref]);
+	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
+	uint32_t foreign = foreign_holder(w->tl, rq, dl_seg_end(th, seg) - th->segs.v[seg].start);
 	uint16_t cpu = awaited_cpu(th, seg);
 	const struct dl_cpu *c = cpu < w->tl->cpus.cnt ? &w->tl->cpus.v[cpu] : NULL;
-	uint32_t allowed = th->rqs.v[th->segs.v[seg].ref].cpus_allowed;
-	bool affinity = allowed && allowed < w->tl->cpus_online;
+	bool affinity = rq->cpus_allowed && rq->cpus_allowed < w->tl->cpus_online;
+
+	/* From an idle CPU: nobody of the job had it, whoever ran elsewhere. */
+	if (rq->before == DL_IDLE && foreign == DL_NONE)
+		c = NULL;
 
 	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
 		const struct dl_cpu_run *run = &c->runs.v[i];
@@ -112,13 +119,25 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 		if (run->end <= start)
 			break;
 		if (run->end < end) {
-			charge_rest(w, thread, affinity, foreign, run->end, end);
+			charge_rest(w, thread, affinity, foreign, false, run->end, end);
 			end = run->end;
 		}
 		charge_held(w, thread, affinity, run->thread, from, end);
 		end = from;
 	}
-	charge_rest(w, thread, affinity, foreign, start, end);
+	charge_rest(w, thread, affinity, foreign, rq->before == DL_IDLE, start, end);
+}
+
+/* Has the waker had the CPU all the time since its wake, so that the thread got it from nobody else? */
+static bool straight_from(const struct dl_timeline *tl, uint32_t waker, uint16_t cpu, uint64_t woken, uint64_t got)
+{
+	const struct dl_cpu *c = cpu < tl->cpus.cnt ? &tl->cpus.v[cpu] : NULL;
+	size_t i = c ? vec_first_at(&c->runs, got) : 0;
+
+	/* A waker outside the job has no runs here. */
+	if (!c || tl->threads.v[waker].proc == DL_NONE)
+		return true;
+	return i && c->runs.v[i - 1].thread == waker && c->runs.v[i - 1].start <= woken;
 }
 
 bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
@@ -126,10 +145,37 @@ bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	const struct dl_thread *th = &tl->threads.v[thread];
 	const struct dl_rq *rq = &th->rqs.v[th->segs.v[seg].ref];
 	const struct dl_wait *wait = wait_before(th, seg);
+	uint64_t start = th->segs.v[seg].start, end = dl_seg_end(th, seg);
+	uint16_t cpu = awaited_cpu(th, seg);
 
-	return wait && !rq->throttled && !rq->fresh && rq->preempted_by == DL_NONE &&
-	       dl_seg_end(th, seg) - th->segs.v[seg].start < LATENCY_MAX_NS &&
-	       (rq->before == DL_IDLE || rq->before == wait->waker);
+	if (!wait || rq->throttled || rq->fresh || rq->preempted_by != DL_NONE || end - start >= LATENCY_MAX_NS)
+		return false;
+	/* Pulled to a CPU that went idle: until then it was queued on another one. */
+	if (rq->before == DL_IDLE)
+		return end - start < MOVED_NS || cpu == th->segs.v[seg - 1].cpu;
+	return rq->before == wait->waker && wait->waker != DL_NONE && straight_from(tl, wait->waker, cpu, start, end);
+}
+
+/* What the latency of a wake-up is charged to: what the wait was. */
+static enum dl_cause latency_cause(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
+{
+	const struct dl_thread *th = &tl->threads.v[thread];
+	const struct dl_wait *wait = wait_before(th, seg);
+	enum dl_why why = dl_why_blocked(tl, th, seg - 1);
+	uint32_t waker = wait->waker;
+	uint64_t unused;
+
+	if (why == DL_WHY_KERNEL)
+		return dl_work_cause(tl, thread, th->segs.v[seg].start, &unused);
+	if (waker == DL_NONE || waker == DL_IDLE || dl_timed_out(wait, th->segs.v[seg - 1].start))
+		return dl_why_cause(why);
+	if ((why == DL_WHY_DATA || why == DL_WHY_CHILD) && tl->threads.v[waker].proc == DL_NONE)
+		return tl->threads.v[waker].kthread ? dl_why_cause(why) : DL_CAUSE_EXTERNAL;
+	if (why == DL_WHY_CHILD && tl->threads.v[waker].role == DL_ROLE_WORKER_CHILD)
+		return DL_CAUSE_DECODE;
+	if (why == DL_WHY_LOCK && th->role != DL_ROLE_WORKER && th->role != DL_ROLE_LOADER_THREAD)
+		return dl_work_cause(tl, waker, th->segs.v[seg].start, &unused);
+	return dl_why_cause(why);
 }
 
 /* Did the thread lose its CPU to one of the job that it had just woken, and until when did that one have it? */
@@ -185,14 +231,12 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 		return;
 	}
 	if (dl_is_latency(w->tl, thread, seg)) {
-		enum dl_why why = dl_why_blocked(w->tl, th, seg - 1);
-
 		if (dl_api_at(w->tl, th, end)) {
 			dl_charge_running(w, thread, start, end);
 			return;
 		}
 		what.text = "waking up";
-		dl_charge(w, dl_why_cause(why), thread, start, end, &what);
+		dl_charge(w, latency_cause(w->tl, thread, seg), thread, start, end, &what);
 		return;
 	}
 	charge_contention(w, thread, seg, start, end);

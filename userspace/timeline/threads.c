@@ -142,14 +142,14 @@ static void take_totals(struct dl_thread *th, const struct dl_ev_switch *ev)
 /* The thread was switched in and out once since its last switch-out, but the switch-in, which is
  * another thread's event, is not in the trace: kernels do leave some out (seen on a virtual machine,
  * by other tools too). The CPU time that it used since says when it was. */
-static int infer_switch_in(struct dl_timeline *tl, struct dl_thread *th, uint64_t ts, uint64_t ran_ns)
+static int infer_switch_in(struct dl_timeline *tl, struct dl_thread *th, uint64_t ts, uint16_t cpu, uint64_t ran_ns)
 {
 	const struct dl_seg *last = vec_last(&th->segs);
 
 	tl->inferred_switches++;
 	if (ran_ns > ts - last->start)
 		ran_ns = ts - last->start;
-	return seg_push(th, ts - ran_ns, DL_ST_RUNNING, DL_NONE, DL_CPU_NONE);
+	return seg_push(th, ts - ran_ns, DL_ST_RUNNING, DL_NONE, cpu);
 }
 
 /* The thread's own count of switches rises by one from one switch-out to the next. Where it rises
@@ -171,7 +171,7 @@ static int check_lost(struct dl_timeline *tl, struct dl_thread *th, const struct
 	if (!last || last->state == DL_ST_RUNNING || last->state == DL_ST_UNKNOWN)
 		return 0;
 	if (counted && ev->h.ts > last->start)
-		return infer_switch_in(tl, th, ev->h.ts, ran_ns);
+		return infer_switch_in(tl, th, ev->h.ts, ev->h.cpu, ran_ns);
 	return forget_since(th, last->start);
 }
 

@@ -23,5 +23,6 @@ def train(run):
 
 SCENARIO = Scenario(
     kind="decode", cause="decode", doses=(0, 16, 24, 32), unit="ms of Python a batch", batches=40,
-    twins=("sleep_nodes_threads",), only_torch2=True, needs=("torchdata",),
+    # Without GPU data see decode_threads: the trainer waits for the interpreter in its step, too.
+    twins=("sleep_nodes_threads",), gpus=("sim",), only_torch2=True, needs=("torchdata",),
 )

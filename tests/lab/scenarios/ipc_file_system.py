@@ -19,6 +19,19 @@ class Collate:
         return [torch.zeros(4) for _ in range(1 + self.tensors)]
 
 
+class Many(Samples):
+    """default_collate stacks each of them into shared memory in the worker's main thread."""
+
+    def __init__(self, tensors):
+        super().__init__()
+        self.tensors = tensors
+
+    def value(self, index):
+        import torch
+
+        return [torch.zeros(4)] * (1 + self.tensors)
+
+
 def release(run, batch):
     """Gives them up while the GPU works, not while the trainer waits for the next ones."""
     batch.clear()
@@ -26,6 +39,9 @@ def release(run, batch):
 
 def train(run):
     tensors = run.dose * run.form.get("times", 1)
+    if run.form.get("collated"):
+        run.loop(run.loader(Many(tensors), 1), step=release)
+        return
     run.loop(run.loader(Samples(), 2, collate_fn=Collate(tensors)), step=release)
 
 
@@ -33,6 +49,7 @@ SCENARIO = Scenario(
     kind="ipc", cause="ipc", doses=(0, 120, 180, 240), unit="more tensors a batch",
     forms={"1 worker": {"sharing": "file_system", "prefetch": 1},
            "pin": {"sharing": "file_system", "prefetch": 1, "pin": True},
-           "thousands": {"sharing": "file_system", "prefetch": 1, "times": 10, "batches": 5}},
+           "thousands": {"sharing": "file_system", "prefetch": 1, "times": 10, "batches": 5},
+           "collated": {"sharing": "file_system", "prefetch": 1, "collated": True}},
     also=("shm",), twins=("decode_python",),
 )

@@ -59,5 +59,5 @@ def train(run):
 SCENARIO = Scenario(
     kind="shm", cause="shm", doses=(0, 16, 24, 32), unit="ms of mapping a batch", gpus=("sim",),
     forms={"1 tensor": {}, "8 tensors, spawn": {"start": "spawn", "parts": 8}},
-    twins=("shm_first_touch",),
+    twins=("host_python",),
 )

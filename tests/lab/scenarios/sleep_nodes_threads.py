@@ -25,5 +25,5 @@ def train(run):
 
 SCENARIO = Scenario(
     kind="sleep", cause="sleep", doses=(0, 16, 24, 32), unit="ms of sleep a batch", batches=40,
-    twins=("decode_nodes_threads",), gpus=("sim",), only_torch2=True, needs=("torchdata",),
+    twins=("decode_nodes_threads",), only_torch2=True, needs=("torchdata",),
 )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Two workers deliver in any order (in_order=False). One of them computes for a second over each of
-its batches, and nobody waits for it: the other one, which sleeps, sets the pace."""
+"""Two workers deliver in any order (in_order=False). One of them computes for 1.6 seconds over each
+of its batches, and nobody waits for it: the other one, which sleeps, sets the pace."""
 
 import time
 
@@ -8,7 +8,7 @@ from loop import Samples, burn
 from scenario import Scenario
 
 BATCH = 4
-LONG_MS = 1000
+LONG_MS = 1600
 
 
 class Data(Samples):
