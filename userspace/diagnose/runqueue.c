@@ -164,9 +164,12 @@ static enum dl_cause latency_cause(const struct dl_timeline *tl, uint32_t thread
 	enum dl_why why = dl_why_blocked(tl, th, seg - 1);
 	uint32_t waker = wait->waker;
 	uint64_t unused;
+	enum dl_cause work = dl_work_cause(tl, thread, th->segs.v[seg].start, &unused);
 
 	if (why == DL_WHY_KERNEL)
-		return dl_work_cause(tl, thread, th->segs.v[seg].start, &unused);
+		return work;
+	if (why == DL_WHY_DATA && (work == DL_CAUSE_STARTUP || th->role == DL_ROLE_WORKER_CHILD))
+		return work;
 	if (waker == DL_NONE || waker == DL_IDLE || dl_timed_out(wait, th->segs.v[seg - 1].start))
 		return dl_why_cause(why);
 	if ((why == DL_WHY_DATA || why == DL_WHY_CHILD) && tl->threads.v[waker].proc == DL_NONE)
@@ -213,7 +216,8 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 	}
 	if (rq->fresh && (rq->before == DL_IDLE || dl_seg_end(th, seg) - th->segs.v[seg].start < LATENCY_MAX_NS)) {
 		what.text = "new thread, ready to run";
-		dl_charge(w, DL_CAUSE_STARTUP, thread, start, end, &what);
+		dl_charge(w, th->role == DL_ROLE_WORKER_CHILD ? DL_CAUSE_DECODE : DL_CAUSE_STARTUP, thread, start, end,
+			  &what);
 		return;
 	}
 	if (gave_way(w->tl, th, seg, &back)) {

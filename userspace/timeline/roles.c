@@ -457,7 +457,8 @@ static uint32_t fed(const struct dl_timeline *tl, uint32_t thread, uint32_t to)
 		uint64_t from;
 		bool asked = false;
 
-		if (!wait || wait->wake_ts != w->ts || !is_futex(tl, wait) ||
+		/* Python's locks; libgomp's end of a region, which a spinning thread ends unasked, is another wait. */
+		if (!wait || wait->wake_ts != w->ts || !is_futex(tl, wait) || FUTEX_WAIT_CMD(wait->arg1) != 9 ||
 		    dl_is_gil(&tl->procs.v[waiter->proc], wait->arg0))
 			continue;
 		from = waiter->segs.v[seg].start > HAND_OUT_NS ? waiter->segs.v[seg].start - HAND_OUT_NS : 0;
@@ -478,9 +479,10 @@ static void find_loader_threads(struct dl_timeline *tl)
 		for (uint32_t i = 0; i < tl->threads.cnt; i++) {
 			struct dl_thread *th = &tl->threads.v[i];
 
-			if (th->role != DL_ROLE_TRAINER_THREAD || th->apis.cnt)
+			if ((th->role != DL_ROLE_TRAINER_THREAD && th->role != DL_ROLE_POOL) || th->apis.cnt ||
+			    tl->procs.v[th->proc].role != DL_ROLE_TRAINER)
 				continue;
-			for (uint32_t to = 0; to < tl->threads.cnt && th->role == DL_ROLE_TRAINER_THREAD; to++) {
+			for (uint32_t to = 0; to < tl->threads.cnt && th->role != DL_ROLE_LOADER_THREAD; to++) {
 				if (tl->threads.v[to].proc != th->proc || to == i ||
 				    (to != tl->procs.v[th->proc].main && tl->threads.v[to].role != DL_ROLE_LOADER_THREAD))
 					continue;
