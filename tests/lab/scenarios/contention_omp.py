@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 """Each worker uses many OpenMP threads for small tensor operations (torch.set_num_threads): every operation has
-to wait until all of them have had a CPU. To wake so many is work as well, a third of what is lost."""
+to wait until all of them have had a CPU. To wake so many is work as well."""
 
 import data_cpu
 from loop import Samples
