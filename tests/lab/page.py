@@ -110,6 +110,14 @@ def descriptions(found):
     return lines + [""]
 
 
+def slopes(found):
+    """How many slopes lie in the range themselves, and how many only with their interval."""
+    fitted = [j.slope for j in found if j.slope]
+    inside = sum(judge.SLOPE[0] <= s.value <= judge.SLOPE[1] for s in fitted)
+    return (f"Of {len(fitted)} slopes {inside} are {judge.SLOPE[0]} to {judge.SLOPE[1]} themselves, "
+            f"{sum(s.meets(*judge.SLOPE) for s in fitted) - inside} more with their interval.")
+
+
 def whole(found, skipped, failed):
     runs = sum(len(at_top(j)) for j in found)
     right = sum(v == (j.row.scenario.cause or "healthy") for j in found for v in at_top(j))
@@ -119,7 +127,7 @@ def whole(found, skipped, failed):
         "real shared memory, into which one known fault was planted by real means. It ran without the fault (the "
         "control) and in three doses of it, interleaved.", "",
         f"**{right} of {runs} runs at the highest dose were given the planted cause; {sum(not j.wrong for j in found)} "
-        f"of {len(found) + failed_without(found, failed)} rows meet every condition.**", "",
+        f"of {len(found) + failed_without(found, failed)} rows meet every condition.** {slopes(found)}", "",
         "- *charged / truly lost*: at the highest dose, less the control's. Lost is the idle time of the simulated "
         "GPU, by its own model, or, without GPU data, the trainer's waiting by its own clock; not dlbpf's figure.",
         "- *slope*: by how much the time charged to the planted cause grew for each unit of time lost, over all doses, "
