@@ -11,6 +11,9 @@
 The first dose is no fault at all: the control. The same number of batches is trained at every dose, so
 that what a run took longer than the control is the fault's.
 
+What several scenarios share is in data/ (data sets and loops, in the training) and in places/ (disks,
+cgroups, neighbours, servers, in the runner).
+
 This file is read by the runner, which has no PyTorch, and by the training, which has.
 """
 
@@ -73,7 +76,7 @@ def names():
 
 
 def module(name):
-    for folder in (HERE, FOLDER):
+    for folder in (HERE, FOLDER, os.path.join(HERE, "data"), os.path.join(HERE, "places")):
         if folder not in sys.path:
             sys.path.insert(0, folder)
     return importlib.import_module(name)

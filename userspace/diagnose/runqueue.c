@@ -40,6 +40,16 @@ static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq 
 	return whole < PASSING_NS ? kthread : DL_NONE;
 }
 
+/* A forked worker begins on its trainer's CPU, beside the making of the next one: start-up waits for start-up. */
+static bool both_start(const struct dl_timeline *tl, uint32_t thread, uint32_t holder, uint64_t t)
+{
+	uint64_t unused;
+
+	return holder != DL_NONE && tl->threads.v[holder].proc != DL_NONE &&
+	       dl_work_cause(tl, thread, t, &unused) == DL_CAUSE_STARTUP &&
+	       dl_work_cause(tl, holder, t, &unused) == DL_CAUSE_STARTUP;
+}
+
 static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
 {
 	char text[96] = "ready to run, who had the CPU is not known";
@@ -56,7 +66,8 @@ static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint3
 		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
 			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
 	}
-	dl_charge(w, DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
+	dl_charge(w, both_start(w->tl, thread, who, end) ? DL_CAUSE_STARTUP : DL_CAUSE_CPU_CONTENTION, thread, start, end,
+		  &what);
 }
 
 /* Which CPU the thread waited for: a preempted one that which it lost, a woken one (the wake does not

@@ -16,5 +16,5 @@ def train(run):
 SCENARIO = Scenario(
     kind="startup", cause="startup", doses=(0, 3, 7, 11), unit="epochs more than one, of 48 batches in all",
     forms={"fork": {}, "pin": {"pin": True}},
-    batches=48, twins=("sleep_epochs",), quick=True, torch2=True,
+    batches=48, twins=("sleep_epochs",), torch2=True,
 )

@@ -20,6 +20,6 @@ def train(run):
 
 
 SCENARIO = Scenario(
-    kind="startup", cause="startup", doses=(0, 100, 200, 300), unit="thousand objects to send, twice",
+    kind="startup", quick=True, cause="startup", doses=(0, 100, 200, 300), unit="thousand objects to send, twice",
     forms={"spawn": {"start": "spawn"}}, gpus=("sim",), batches=30,
 )
