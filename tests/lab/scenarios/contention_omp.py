@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 """Each worker uses many OpenMP threads for small tensor operations (torch.set_num_threads): every operation has
-to wait until all of them have had a CPU. To wake so many is work as well: the
-worker's CPU time grows thirtyfold for the same operations, which is decode."""
+to wait until all of them have had a CPU. To wake so many is work as well: the worker's CPU time grows thirtyfold
+for the same operations, which is decode."""
 
 import data_cpu
 from loop import Samples
@@ -19,13 +19,21 @@ class Data(Samples):
             a.add_(1)
 
 
-def train(run):
-    def use_threads(_worker):
+class UseThreads:
+    """Sent to spawned workers, too."""
+
+    def __init__(self, threads):
+        self.threads = threads
+
+    def __call__(self, _worker):
         import torch
 
-        torch.set_num_threads(run.dose or 1)
+        torch.set_num_threads(self.threads)
 
-    run.loop(data_cpu.started(run, run.loader(Data(), data_cpu.BATCH, worker_init_fn=use_threads)))
+
+def train(run):
+    loader = run.loader(Data(), data_cpu.BATCH, worker_init_fn=UseThreads(run.dose or 1))
+    run.loop(data_cpu.started(run, loader))
 
 
 SCENARIO = Scenario(
