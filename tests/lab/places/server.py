@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 
-from loop import burn
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from loop import burn  # noqa: E402
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 NAME = "sample-server"
