@@ -49,3 +49,18 @@ size_t dl_vec_first_at(const void *v, size_t cnt, size_t sz, uint64_t t)
 	}
 	return lo;
 }
+
+static int by_first(const void *a, const void *b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	return x < y ? -1 : x > y;
+}
+
+void dl_vec_sort(void *v, size_t cnt, size_t sz)
+{
+	if (cnt)
+		qsort(v, cnt, sz, by_first);
+}

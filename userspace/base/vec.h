@@ -24,6 +24,11 @@ size_t dl_vec_first_at(const void *v, size_t cnt, size_t sz, uint64_t t);
 
 #define vec_first_at(vec, t) dl_vec_first_at((vec)->v, (vec)->cnt, sizeof(*(vec)->v), (t))
 
+/* Sorts such elements by it. */
+void dl_vec_sort(void *v, size_t cnt, size_t sz);
+
+#define vec_sort(vec) dl_vec_sort((vec)->v, (vec)->cnt, sizeof(*(vec)->v))
+
 #define DL_VEC(type) struct { type *v; size_t cnt, cap; }
 
 #define vec_reserve(vec, more) \

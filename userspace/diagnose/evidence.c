@@ -124,7 +124,7 @@ static void add_threads(struct dl_str *s, const struct dl_timeline *tl, const st
 {
 	const struct dl_thread *th = &tl->threads.v[id_of(t)];
 	const struct dl_proc *p = th->proc == DL_NONE ? NULL : &tl->procs.v[th->proc];
-	const char *lib = p && th->tid != p->pid ? dl_library_of(tl, th->proc, th->role) : NULL;
+	const char *lib = NULL;
 
 	if (t->threads == 1) {
 		dl_add_who(s, tl, (uint32_t)id_of(t));
@@ -139,7 +139,9 @@ static void add_threads(struct dl_str *s, const struct dl_timeline *tl, const st
 			dl_str_addf(s, " %d", p->index);
 		dl_str_addf(s, " (pid %u)", p->pid);
 	}
-	if (lib && (th->role == DL_ROLE_POOL || t->threads > 1))
+	if (p && th->tid != p->pid && (th->role == DL_ROLE_POOL || t->threads > 1))
+		lib = dl_library_of(tl, th->proc, th->role);
+	if (lib)
 		dl_str_addf(s, ", in %s,", lib);
 }
 

@@ -49,31 +49,6 @@ static const struct dl_api *api_of(const struct dl_proc *p, uint32_t corr)
 	return corr && dl_map_get(&p->api_by_corr, corr, &idx) ? &p->apis.v[idx] : NULL;
 }
 
-/* Copies are sorted by start; they do not overlap much, so a short look back is enough. */
-#define COPIES_BACK 64
-#define CLOCK_SLACK_NS 2000	/* timestamps are rounded and converted one by one */
-
-/* The copy that the device was busy with just before t and that the kernel had to wait for: to the
- * device, on its stream, or on another one and over before the kernel began. */
-static const struct dl_copy *copy_before(const struct dl_proc *p, const struct dl_kern *k, uint64_t t, uint64_t *ret_next)
-{
-	size_t i = vec_first_at(&p->copies, t);
-	uint64_t next = 0;
-
-	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {
-		const struct dl_copy *c = &p->copies.v[i];
-
-		if (c->device != k->device || c->end > k->start + CLOCK_SLACK_NS || c->dir == DL_GPU_DTOD)
-			continue;
-		if (c->end >= t)
-			return c;
-		if (c->end > next)
-			next = c->end;
-	}
-	*ret_next = next;
-	return NULL;
-}
-
 static void charge_asked(struct dl_walk *w, const struct device *dev, const struct dl_kern *k,
 			 uint32_t thread, uint64_t t, uint64_t floor)
 {
@@ -82,18 +57,12 @@ static void charge_asked(struct dl_walk *w, const struct device *dev, const stru
 			       .id = dl_name_id(dev->proc, k->name) };
 
 	while (t > floor) {
-		uint64_t next = 0, from = floor;
-		const struct dl_copy *c = copy_before(proc_of(dev), k, t, &next);
+		uint64_t from = floor;
 
-		if (c) {
-			if (c->start > from)
-				from = c->start;
+		if (dl_copy_before(proc_of(dev), k, t, &from))
 			dl_charge(w, DL_CAUSE_PCIE, thread, from, t, &copy);
-		} else {
-			if (next > from)
-				from = next;
+		else
 			dl_charge(w, DL_CAUSE_GPU, thread, from, t, &gpu);
-		}
 		t = from;
 	}
 }

@@ -20,20 +20,13 @@ static int add_time(struct times *t, uint64_t ns)
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static struct dl_dist distribution(struct times *t)
 {
 	struct dl_dist d = { .cnt = t->cnt };
 
 	if (!t->cnt)
 		return d;
-	qsort(t->v, t->cnt, sizeof(*t->v), by_value);
+	vec_sort(t);
 	for (size_t i = 0; i < t->cnt; i++)
 		d.sum_ns += t->v[i];
 	d.p50_ns = t->v[t->cnt / 2];

@@ -386,11 +386,11 @@ static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint
 
 	while (end > start) {
 		uint64_t from = start, before = start;
-		const struct dl_copy *c = dl_copy_before(p, end, &from);
+		const struct dl_copy *c = dl_copy_before(p, NULL, end, &from);
 
 		/* The way to the device and back. */
 		if (!c && end - from < COPY_LATENCY_NS && (beside || from > start))
-			c = from > start ? dl_copy_before(p, from, &before) : dl_copy_before(p, end + 1, &before);
+			c = from > start ? dl_copy_before(p, NULL, from, &before) : dl_copy_before(p, NULL, end + 1, &before);
 		beside = c != NULL;
 		if (!c)
 			dl_charge(w, DL_CAUSE_SYNC, thread, from, end, sync);

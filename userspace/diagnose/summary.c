@@ -172,13 +172,6 @@ static int add_copy(struct dl_report *r, struct sizes **sizes, size_t *cap, cons
 	return 0;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
 	struct sizes *sizes = NULL;
@@ -191,7 +184,7 @@ int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 	}
 	for (size_t i = 0; i < r->copies.cnt && sizes; i++) {
 		if (sizes[i].cnt) {
-			qsort(sizes[i].v, sizes[i].cnt, sizeof(uint64_t), by_value);
+			vec_sort(&sizes[i]);
 			r->copies.v[i].median_bytes = sizes[i].v[sizes[i].cnt / 2];
 		}
 		vec_free(&sizes[i]);

@@ -92,6 +92,16 @@ static void add_causes(struct jsonb *b, struct json_object *parent, const struct
 	}
 }
 
+/* {"decode": ns, ...}, those that have time. */
+static void add_cause_ns(struct jsonb *b, struct json_object *parent, const uint64_t cause_ns[DL_CAUSE_CNT])
+{
+	struct json_object *o = jb_object(b, parent, "causes");
+
+	for (size_t i = 0; i < DL_CAUSE_CNT; i++)
+		if (cause_ns[i])
+			jb_u64(b, o, dl_cause_id((enum dl_cause)i), cause_ns[i]);
+}
+
 static void add_devices(struct jsonb *b, struct json_object *root, const struct dl_report *r)
 {
 	struct json_object *list = jb_array(b, root, "devices");
@@ -150,7 +160,7 @@ static void add_worst(struct jsonb *b, struct json_object *root, const struct dl
 	struct json_object *list = jb_array(b, root, "worst");
 
 	vec_for_each(&r->worst, gap) {
-		struct json_object *o = jb_object(b, list, NULL), *causes;
+		struct json_object *o = jb_object(b, list, NULL);
 
 		jb_s64(b, o, "start_ns", since_start(r, gap->start));
 		jb_s64(b, o, "end_ns", since_start(r, gap->end));
@@ -159,10 +169,7 @@ static void add_worst(struct jsonb *b, struct json_object *root, const struct dl
 		else
 			jb_null(b, o, "device");
 		jb_bool(b, o, "open", gap->open);
-		causes = jb_object(b, o, "causes");
-		for (size_t i = 0; i < DL_CAUSE_CNT; i++)
-			if (gap->cause_ns[i])
-				jb_u64(b, causes, dl_cause_id((enum dl_cause)i), gap->cause_ns[i]);
+		add_cause_ns(b, o, gap->cause_ns);
 		add_steps(b, o, r, gap);
 	}
 }
@@ -217,14 +224,11 @@ static void add_dist(struct jsonb *b, struct json_object *parent, const char *ke
 
 static void add_part(struct jsonb *b, struct json_object *o, const struct dl_part *part)
 {
-	struct json_object *causes, *verdict;
+	struct json_object *verdict;
 
 	jb_u64(b, o, "span_ns", part->span_ns);
 	jb_u64(b, o, "idle_ns", part->idle_ns);
-	causes = jb_object(b, o, "causes");
-	for (size_t i = 0; i < DL_CAUSE_CNT; i++)
-		if (part->cause_ns[i])
-			jb_u64(b, causes, dl_cause_id((enum dl_cause)i), part->cause_ns[i]);
+	add_cause_ns(b, o, part->cause_ns);
 	verdict = jb_object(b, o, "verdict");
 	jb_str(b, verdict, "cause", part->has_cause ? dl_cause_id(part->cause) : NULL);
 	jb_share(b, verdict, "share", part->share);

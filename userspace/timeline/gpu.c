@@ -132,15 +132,6 @@ int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev)
 	return 0;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	uint64_t x, y;
-
-	memcpy(&x, a, sizeof(x));
-	memcpy(&y, b, sizeof(y));
-	return x < y ? -1 : x > y;
-}
-
 /* NCCL's and RCCL's device kernels: they spin until all ranks have come. */
 static bool is_collective(const char *name)
 {
@@ -152,14 +143,10 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 {
 	int err = 0;
 
-	if (p->kernels.cnt)
-		qsort(p->kernels.v, p->kernels.cnt, sizeof(*p->kernels.v), by_start);
-	if (p->copies.cnt)
-		qsort(p->copies.v, p->copies.cnt, sizeof(*p->copies.v), by_start);
-	if (p->syncs.cnt)
-		qsort(p->syncs.v, p->syncs.cnt, sizeof(*p->syncs.v), by_start);
-	if (p->apis.cnt)
-		qsort(p->apis.v, p->apis.cnt, sizeof(*p->apis.v), by_start);
+	vec_sort(&p->kernels);
+	vec_sort(&p->copies);
+	vec_sort(&p->syncs);
+	vec_sort(&p->apis);
 	vec_for_each(&p->kernels, k)
 		k->collective = is_collective(dl_string(tl, p->pid, k->name));
 	for (uint32_t i = 0; i < p->apis.cnt && !err; i++) {
@@ -222,8 +209,14 @@ int dl_busy_spans(const struct dl_proc *p, uint32_t device, enum dl_kern_filter 
 
 /* Copies are sorted by start; they do not overlap much, so a short look back is enough. */
 #define COPIES_BACK 64
+#define CLOCK_SLACK_NS 2000	/* timestamps are rounded and converted one by one */
 
-const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64_t *from)
+static bool waited_for(const struct dl_copy *c, const struct dl_kern *k)
+{
+	return c->device == k->device && c->end <= k->start + CLOCK_SLACK_NS && c->dir != DL_GPU_DTOD;
+}
+
+const struct dl_copy *dl_copy_before(const struct dl_proc *p, const struct dl_kern *k, uint64_t t, uint64_t *from)
 {
 	size_t i = vec_first_at(&p->copies, t);
 	uint64_t last = *from;
@@ -231,6 +224,8 @@ const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64
 	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {
 		const struct dl_copy *c = &p->copies.v[i];
 
+		if (k && !waited_for(c, k))
+			continue;
 		if (c->end >= t) {
 			*from = c->start > *from ? c->start : *from;
 			return c;

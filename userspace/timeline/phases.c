@@ -22,13 +22,6 @@ static int add_span(struct dl_spans *spans, uint64_t start, uint64_t end)
 	return 0;
 }
 
-static int by_span_start(const void *a, const void *b)
-{
-	const struct dl_span *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
-}
-
 /* Sorts, and joins what overlaps. */
 static void join_spans(struct dl_spans *s)
 {
@@ -36,7 +29,7 @@ static void join_spans(struct dl_spans *s)
 
 	if (!s->cnt)
 		return;
-	qsort(s->v, s->cnt, sizeof(*s->v), by_span_start);
+	vec_sort(s);
 	for (size_t i = 1; i < s->cnt; i++) {
 		struct dl_span *last = &s->v[kept];
 
@@ -130,11 +123,7 @@ static uint64_t ending_from(const struct dl_timeline *tl, const struct dl_proc *
 {
 	uint64_t from = p->end > DEATH_NS ? p->end - DEATH_NS : 0;
 
-	vec_for_each(&tl->threads, th) {
-		if (th->proc == (uint32_t)(p - tl->procs.v) && th->role == DL_ROLE_FEEDER && th->end < from)
-			from = th->end;
-	}
-	return from;
+	return p->feeder != DL_NONE && tl->threads.v[p->feeder].end < from ? tl->threads.v[p->feeder].end : from;
 }
 
 /* torch_shm_manager links all of PyTorch before it serves anybody. */
@@ -156,47 +145,44 @@ static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc
 
 struct durations { uint64_t *v; size_t cnt, cap; };
 
-static int by_value(const void *a, const void *b)
+/* From one put to the next. 0 or -ENOMEM. */
+static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *p, struct durations *d)
 {
-	const uint64_t *x = a, *y = b;
+	uint64_t last = 0;
 
-	return *x < *y ? -1 : *x > *y;
-}
+	vec_for_each(&tl->threads.v[p->main].woke, w) {
+		uint64_t *at;
 
-static uint32_t feeder_of(const struct dl_timeline *tl, uint32_t proc)
-{
-	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
-		if (tl->threads.v[i].proc == proc && tl->threads.v[i].role == DL_ROLE_FEEDER)
-			return i;
-	}
-	return DL_NONE;
-}
-
-/* From one put to the next, over the workers that were made together. 0 or -ENOMEM. */
-static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *worker, struct durations *d)
-{
-	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
-		const struct dl_proc *p = &tl->procs.v[i];
-		uint32_t feeder = p->role == DL_ROLE_WORKER && p->trainer == worker->trainer && p->loader == worker->loader &&
-				  p->main != DL_NONE ? feeder_of(tl, i) : DL_NONE;
-		uint64_t last = 0;
-
-		if (feeder == DL_NONE)
+		if (w->wakee != p->feeder)
 			continue;
-		vec_for_each(&tl->threads.v[p->main].woke, w) {
-			uint64_t *at;
-
-			if (w->wakee != feeder)
-				continue;
-			at = last ? vec_push(d) : NULL;
-			if (last && !at)
-				return -ENOMEM;
-			if (at)
-				*at = w->ts - last;
-			last = w->ts;
-		}
+		at = last ? vec_push(d) : NULL;
+		if (last && !at)
+			return -ENOMEM;
+		if (at)
+			*at = w->ts - last;
+		last = w->ts;
 	}
 	return 0;
+}
+
+static bool is_of(const struct dl_proc *p, uint32_t trainer, int32_t number)
+{
+	return p->role == DL_ROLE_WORKER && p->trainer == trainer && p->loader == number && p->main != DL_NONE;
+}
+
+static int find_typical_batch(struct dl_timeline *tl, struct dl_loader *l, int32_t number)
+{
+	struct durations d = {};
+	int err = 0;
+
+	vec_for_each(&tl->procs, p) {
+		if (!err && is_of(p, l->trainer, number) && p->feeder != DL_NONE)
+			err = collect_batches(tl, p, &d);
+	}
+	vec_sort(&d);
+	l->batch_ns = d.cnt ? d.v[d.cnt / 2] : 0;
+	vec_free(&d);
+	return err;
 }
 
 /* When the worker first waited for an index, with nothing left to do. UINT64_MAX: not before `until`. */
@@ -218,27 +204,33 @@ static uint64_t first_idle(const struct dl_timeline *tl, const struct dl_proc *p
  * more) and calls things for the first time. Nothing marks the end of that, unless it then waits for
  * an index. Else its first batch took as long as batches of this loader typically do.
  */
-static int find_first_batch(struct dl_timeline *tl, struct dl_proc *p)
+static void find_first_batch(struct dl_timeline *tl, struct dl_proc *p, uint64_t typical_ns)
 {
-	uint32_t feeder = p->main == DL_NONE ? DL_NONE : feeder_of(tl, (uint32_t)(p - tl->procs.v));
-	uint64_t put = feeder == DL_NONE ? 0 : tl->threads.v[feeder].start, idle;
-	struct durations d = {};
-	int err;
+	uint64_t put = p->feeder == DL_NONE ? 0 : tl->threads.v[p->feeder].start, idle;
 
 	if (!p->start || !p->ready || put <= p->ready)
-		return 0;
+		return;
 	idle = first_idle(tl, p, put);
-	if (idle != UINT64_MAX) {
+	if (idle != UINT64_MAX)
 		p->ready = idle;
-		return 0;
+	else if (typical_ns && put - p->ready > typical_ns)
+		p->ready = put - typical_ns;
+}
+
+static int find_first_batches(struct dl_timeline *tl)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < tl->loaders.cnt && !err; i++) {
+		struct dl_loader *l = &tl->loaders.v[i];
+		int32_t number = dl_loader_number(tl, i);
+
+		err = find_typical_batch(tl, l, number);
+		vec_for_each(&tl->procs, p) {
+			if (is_of(p, l->trainer, number))
+				find_first_batch(tl, p, l->batch_ns);
+		}
 	}
-	err = collect_batches(tl, p, &d);
-	if (d.cnt) {
-		qsort(d.v, d.cnt, sizeof(*d.v), by_value);
-		if (put - p->ready > d.v[d.cnt / 2])
-			p->ready = put - d.v[d.cnt / 2];
-	}
-	vec_free(&d);
 	return err;
 }
 
@@ -256,9 +248,9 @@ int dl_find_phases(struct dl_timeline *tl)
 			err = add_span(&t->loading, p->start, p->end);
 		if (t && !err && p->start)
 			err = add_births(tl, p);
-		if (t && !err)
-			err = find_first_batch(tl, p);
 	}
+	if (!err)
+		err = find_first_batches(tl);
 	vec_for_each(&tl->procs, p) {
 		join_spans(&p->loading);
 		join_spans(&p->starting);

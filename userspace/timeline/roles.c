@@ -323,7 +323,7 @@ static int by_group_start(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-static int loader_number(const struct dl_timeline *tl, uint32_t loader)
+int32_t dl_loader_number(const struct dl_timeline *tl, uint32_t loader)
 {
 	int number = 0;
 
@@ -371,7 +371,7 @@ static int find_loaders(struct dl_timeline *tl)
 			continue;
 		vec_for_each(&groups, g) {
 			if (g->id == p->group) {
-				p->loader = loader_number(tl, g->loader);
+				p->loader = dl_loader_number(tl, g->loader);
 				p->generation = g->generation;
 			}
 		}
@@ -383,7 +383,8 @@ static int find_loaders(struct dl_timeline *tl)
 /* --- threads --- */
 
 struct habits {
-	uint32_t waits, result_poll, fifo_poll, sock, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
+	bool result_poll;
+	uint32_t waits, fifo_poll, sock, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
 	uint32_t timed, elsewhere;	/* futex waits with a time-out; waits at neither a futex nor a pipe */
 };
 
@@ -406,8 +407,8 @@ static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th
 		h->waits++;
 		h->accepts += sys == DL_SYS_ACCEPT;
 		h->fifo_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO;
-		h->result_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO &&
-				  is_result_pipe(tl, th->proc, w->file_ino);
+		if (!h->result_poll && sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO)
+			h->result_poll = is_result_pipe(tl, th->proc, w->file_ino);
 		h->sock += dl_is_handover_wait(tl, w);
 		h->elsewhere += sys != DL_SYS_FUTEX && !(sys == DL_SYS_WRITE && w->file_kind == DL_FILE_FIFO) &&
 				!(w->flags & DL_SW_EXCEPTION);
@@ -564,6 +565,8 @@ static void find_thread_roles(struct dl_timeline *tl)
 		count_wakes(tl, th, &h);
 		th->role = p->role == DL_ROLE_WORKER ? worker_thread(th, &h) :
 			   trainer_thread(tl, th, &h, has_workers(tl, th->proc));
+		if (th->role == DL_ROLE_FEEDER && p->feeder == DL_NONE)
+			tl->procs.v[th->proc].feeder = i;
 	}
 }
 

@@ -3,6 +3,8 @@
 #ifndef DLBPF_TIMELINE_ROLES_H
 #define DLBPF_TIMELINE_ROLES_H
 
+#include <stdint.h>
+
 enum dl_role {
 	DL_ROLE_UNKNOWN = 0,
 	DL_ROLE_LAUNCHER,	/* starts trainers, trains nothing */
@@ -31,6 +33,9 @@ struct dl_timeline;
 
 /* Fills in the roles of processes and threads, loaders, worker numbers and ranks. 0 or -ENOMEM. */
 int dl_find_roles(struct dl_timeline *tl);
+
+/* The number that the workers of tl->loaders[loader] have as their loader: from 0 in each trainer. */
+int32_t dl_loader_number(const struct dl_timeline *tl, uint32_t loader);
 
 /* Fills in phases: workers made, alive, ending. Needs the roles. 0 or -ENOMEM. See phases.c. */
 int dl_find_phases(struct dl_timeline *tl);

@@ -114,13 +114,6 @@ static bool is_fault(uint8_t cls)
 	return cls >= DL_SMP_FAULT && cls <= DL_SMP_FAULT_SWAP;
 }
 
-static int by_ip(const void *a, const void *b)
-{
-	const struct at *x = a, *y = b;
-
-	return x->ip < y->ip ? -1 : x->ip > y->ip;
-}
-
 /* The most frequent class in [from, to]. */
 static uint8_t most_frequent(const struct ats *list, uint64_t from, uint64_t to, uint8_t otherwise)
 {
@@ -176,12 +169,6 @@ static int add_at(struct ats *list, const struct dl_smp *smp)
 	return 0;
 }
 
-static void sort_ats(struct ats *list)
-{
-	if (list->cnt)
-		qsort(list->v, list->cnt, sizeof(*list->v), by_ip);
-}
-
 static int look_around(struct dl_thread *th)
 {
 	struct ats known = {}, faults = {}, users = {};
@@ -191,14 +178,14 @@ static int look_around(struct dl_thread *th)
 		if (is_fault(smp->cls) && smp->cls != DL_SMP_FAULT && !err)
 			err = add_at(&known, smp);
 	}
-	sort_ats(&known);
+	vec_sort(&known);
 	resolve_unknown(th, &known);
 	vec_for_each(&th->samples, smp) {
 		if ((is_fault(smp->cls) || smp->cls == DL_SMP_USER) && !err)
 			err = add_at(smp->cls == DL_SMP_USER ? &users : &faults, smp);
 	}
-	sort_ats(&faults);
-	sort_ats(&users);
+	vec_sort(&faults);
+	vec_sort(&users);
 	take_back_skid(th, &faults, &users);
 	vec_free(&known);
 	vec_free(&faults);

@@ -89,7 +89,7 @@ uint32_t dl_tl_proc(struct dl_timeline *tl, uint32_t pid)
 	if (dl_map_set(&tl->pids, pid, idx))
 		return DL_NONE;
 	p->pid = pid;
-	p->parent = p->main = p->trainer = DL_NONE;
+	p->parent = p->main = p->feeder = p->trainer = DL_NONE;
 	p->loader = p->index = p->rank = -1;
 	p->end = UINT64_MAX;
 	return (uint32_t)idx;
@@ -463,13 +463,6 @@ uint32_t dl_seg_before(const struct dl_thread *th, uint64_t t)
 	return i ? (uint32_t)(i - 1) : DL_NONE;
 }
 
-const struct dl_span *dl_span_before(const struct dl_spans *s, uint64_t t)
-{
-	size_t i = vec_first_at(s, t);
-
-	return i && s->v[i - 1].end >= t ? &s->v[i - 1] : NULL;
-}
-
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too)
 {
 	uint32_t i = dl_seg_before(th, to);
@@ -483,13 +476,6 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 			sum += to - start;
 	}
 	return sum;
-}
-
-static int by_start(const void *a, const void *b)
-{
-	const struct dl_cpu_run *x = a, *y = b;
-
-	return x->start < y->start ? -1 : x->start > y->start;
 }
 
 static int add_runs(struct dl_timeline *tl, uint32_t thread)
@@ -520,9 +506,7 @@ int dl_tl_cpus(struct dl_timeline *tl)
 
 	for (uint32_t i = 0; i < tl->threads.cnt && !err; i++)
 		err = add_runs(tl, i);
-	vec_for_each(&tl->cpus, c) {
-		if (c->runs.cnt)
-			qsort(c->runs.v, c->runs.cnt, sizeof(*c->runs.v), by_start);
-	}
+	vec_for_each(&tl->cpus, c)
+		vec_sort(&c->runs);
 	return err;
 }

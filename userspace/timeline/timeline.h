@@ -159,6 +159,7 @@ struct dl_proc {
 	uint32_t parent;	/* process index; DL_NONE outside the tree or unknown */
 	uint32_t ppid;
 	uint32_t main;		/* main thread */
+	uint32_t feeder;	/* worker: the thread that puts its batches; DL_NONE */
 	bool root, forked, execed, exited, quartet;
 	int32_t exit_status;
 	uint64_t start, end;	/* fork (else first exec) and exit when recorded; else 0 and UINT64_MAX */
@@ -222,6 +223,7 @@ struct dl_loader {
 	uint32_t generations;
 	uint32_t workers;	/* of the largest generation */
 	uint64_t start, end;
+	uint64_t batch_ns;	/* a worker's typical time from one put to the next; 0 unknown */
 };
 
 /* A run of a thread of the tree on a CPU. */
@@ -291,17 +293,15 @@ bool dl_is_join(const struct dl_timeline *tl, const struct dl_wait *w);
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);
 
-/* The span that holds the instant just before t (start < t <= end); NULL when none does. */
-const struct dl_span *dl_span_before(const struct dl_spans *s, uint64_t t);
-
 /* The text that an event names by id in a process; NULL unknown. */
 const char *dl_string(const struct dl_timeline *tl, uint32_t pid, uint32_t id);
 const char *dl_kernel_symbol(const struct dl_timeline *tl, uint64_t addr);
 const char *dl_user_symbol(const struct dl_timeline *tl, uint32_t pid, uint64_t addr);
 
 /* The copy of the process that was under way just before t, and in *from the later of *from and its
- * start; NULL when there was none, and in *from the later of *from and the end of the last one. */
-const struct dl_copy *dl_copy_before(const struct dl_proc *p, uint64_t t, uint64_t *from);
+ * start; NULL when there was none, and in *from the later of *from and the end of the last one. With k
+ * only copies that the kernel had to wait for count: to or from its device, and over before it began. */
+const struct dl_copy *dl_copy_before(const struct dl_proc *p, const struct dl_kern *k, uint64_t t, uint64_t *from);
 
 /* The name of the file, without its folders, that most of the user samples of a process's threads in this
  * role lie in; NULL when it is not most, or not known. */
