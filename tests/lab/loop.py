@@ -42,6 +42,27 @@ class Samples:
         return self.value(index)
 
 
+class Timed(Samples):
+    """Each sample costs so many ms."""
+
+    def __init__(self, ms, count=1 << 20):
+        super().__init__(count)
+        self.ms = ms
+
+
+class Decodes(Timed):
+    """Of Python, which holds the interpreter."""
+
+    def cost(self, index):
+        burn(self.ms)
+
+
+class Sleeps(Timed):
+    def cost(self, index):
+        if self.ms:
+            time.sleep(self.ms / 1000)
+
+
 class Run:
     """dose, form (parameters of the form), place (parameters of the place), scenario."""
 

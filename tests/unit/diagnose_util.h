@@ -74,6 +74,13 @@ static inline void two_steps(struct synth *s)
 	synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
 }
 
+/* The worker puts a batch at `from`, in ms: its feeder pickles it until `to`, on CPU 1. */
+static inline void feeder_puts(struct synth *s, double from, double to)
+{
+	synth_wake(s, AT(from), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
+	synth_run(s, 1, FEEDER, WORKER, AT(from), AT(to), SYNTH_SLEEP, ON_COND);
+}
+
 /* Finishes the trace and diagnoses it; the caller frees the report. */
 static inline struct dl_report *job_report(struct synth *s, const struct dl_diagnose_opts *opts)
 {

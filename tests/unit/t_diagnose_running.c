@@ -14,8 +14,7 @@ TEST(shm_by_samples)
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
 	for (int i = 0; i < 10; i++)
 		synth_sample(s, AT(21 + 2 * i), 1, WORKER, WORKER, i < 3 ? DL_SAMPLE_KERNEL : DL_SAMPLE_USER, i < 3 ? stack : 0);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(charged(r, DL_CAUSE_SHM), MS(49 - 20.12) * 3 / 10);
@@ -50,8 +49,7 @@ static uint64_t faults_with_skid(int user_cnt)
 		sample_at(s, 38 + i, DL_SAMPLE_USER, 0, 0x4003);
 	for (int i = 0; i < 4; i++)
 		sample_at(s, 45 + i, DL_SAMPLE_USER, 0, 0x9000);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	ns = charged(r, DL_CAUSE_MEMORY);
@@ -84,8 +82,7 @@ static struct synth *unpickles(void)
 	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.2), SYNTH_SLEEP, ON_COND);
 	synth_wake(s, AT(45.1), INDEX_FEEDER, TRAINER, WORKER, WORKER, NR_WRITE);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(29), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(29), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(29), AT(30.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 29, 30.01);
 	synth_run(s, 1, WORKER, WORKER, AT(45.1), AT(46), SYNTH_SLEEP, ON_INDEX);
 	return s;
 }
@@ -136,8 +133,7 @@ TEST(a_batch_that_was_ready_is_taken_over_too)
 	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.2), SYNTH_SLEEP, ON_COND);
 	synth_wake(s, AT(45.1), INDEX_FEEDER, TRAINER, WORKER, WORKER, NR_WRITE);
 	synth_run(s, 1, WORKER, WORKER, AT(45.1), AT(46), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(46), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(46), AT(49), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 46, 49);
 	synth_wake(s, AT(52), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
 	r = job_report(s, NULL);
 	check_adds_up(r);
@@ -196,8 +192,7 @@ TEST(an_index_feeder_that_wakes_nobody)
 	synth_run(s, 0, TRAINER, TRAINER, AT(1), AT(11), SYNTH_SLEEP, ON_RESULTS);
 	synth_wake(s, AT(30), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(29), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(29), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(29), AT(30.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 29, 30.01);
 	synth_run(s, 0, TRAINER, TRAINER, AT(30), AT(51), SYNTH_SLEEP, ON_RESULTS);
 	synth_wake(s, AT(45), TRAINER, TRAINER, INDEX_FEEDER, TRAINER, NR_FUTEX);
 	synth_run(s, 2, INDEX_FEEDER, TRAINER, AT(45), AT(45.1), SYNTH_SLEEP, ON_COND);

@@ -19,8 +19,7 @@ static void check_file_lock(int32_t nr)
 	synth_run(s, 2, WORKER2, WORKER2, AT(47), AT(60), SYNTH_SLEEP, ON_INDEX);
 	synth_wake(s, AT(48), WORKER2, WORKER2, WORKER, WORKER, nr);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(charged(r, DL_CAUSE_LOCK), MS(27));
@@ -67,8 +66,7 @@ static struct dl_report *joined_at_the_end(bool killed)
 	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
 	synth_wake(s, AT(20), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(19), SYNTH_SLEEP, WAIT(NR_NANOSLEEP, .deadline = AT(90)));
-	synth_wake(s, AT(19), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(19), AT(20.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 19, 20.01);
 	synth_run(s, 0, TRAINER, TRAINER, AT(20), AT(31), SYNTH_SLEEP,
 		  WAIT(NR_POLL, .file_kind = DL_FILE_FIFO, .file_ino = 77, .deadline = AT(5031)));
 	synth_wake(s, AT(90), 0, 0, WORKER, WORKER, -1);
@@ -103,8 +101,7 @@ TEST(a_late_look_makes_no_second_thread)
 
 	two_steps(s);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	synth_wake(s, AT(100), 0, 0, WORKER, WORKER, -1);
 	synth_run(s, 1, WORKER, WORKER, AT(100), AT(101), 0x80, WAIT(NR_EXIT_GROUP, .flags = DL_SW_EXITING));
 	synth_exit(s, AT(100.5), WORKER, WORKER, 0, DL_EX_LAST);
@@ -184,8 +181,7 @@ TEST(many_threads_are_named_together)
 	for (uint32_t i = 0; i < 24; i++)
 		synth_run(s, 1, 400 + i, TRAINER, AT(21 + i), AT(22 + i), SYNTH_RUNNABLE, WAIT(-1, .flags = DL_SW_EXCEPTION));
 	synth_run(s, 1, WORKER, WORKER, AT(45), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), MS(24));
@@ -203,8 +199,7 @@ static struct dl_report *woken_late(uint32_t cpu)
 	step(s, 50, 2);
 	synth_run(s, 0, TRAINER, TRAINER, AT(10), AT(11), SYNTH_SLEEP, ON_RESULTS);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(48), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(48), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(48), AT(49.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 48, 49.01);
 	synth_wake(s, AT(49), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
 	synth_run(s, cpu, TRAINER, TRAINER, AT(50), AT(51), SYNTH_SLEEP, ON_RESULTS);
 	return job_report(s, NULL);

@@ -11,8 +11,7 @@ TEST(decode)
 
 	two_steps(s);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(r->devices.cnt, 1);
@@ -43,8 +42,7 @@ static struct dl_report *worker_blocked(const struct synth_wait *wait, uint32_t 
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(21), state, wait);
 	synth_wake(s, AT(48), waker, waker, WORKER, WORKER, waker_nr);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	return job_report(s, NULL);
 }
 
@@ -120,8 +118,7 @@ static struct dl_report *worker_runnable(bool throttled, uint32_t cpus_allowed)
 		       .cpus_allowed = cpus_allowed));
 	synth_run(s, 1, STRANGER, STRANGER, AT(21), AT(48), SYNTH_RUNNABLE, NULL);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	return job_report(s, NULL);
 }
 
@@ -167,8 +164,7 @@ TEST(twin_lock_between_processes)
 	synth_run(s, 2, WORKER2, WORKER2, AT(5), AT(60), SYNTH_SLEEP, ON_INDEX);
 	synth_wake(s, AT(48), WORKER2, WORKER2, WORKER, WORKER, NR_FUTEX);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	CHECK_EQ(r->devices.v[0].causes[DL_CAUSE_LOCK].via_lock_ns, MS(27));
 	check_27ms(r, DL_CAUSE_LOCK);
@@ -363,8 +359,7 @@ TEST(startup)
 	synth_run(s, 1, WORKER, WORKER, AT(40), AT(49), SYNTH_SLEEP, ON_INDEX);
 	synth_fork(s, AT(42), WORKER, WORKER, FEEDER, WORKER, "python");
 	synth_run(s, 2, FEEDER, WORKER, AT(42), AT(42.1), SYNTH_SLEEP, ON_COND);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	/* the feeder is younger than 20 ms: its run is start-up too */
@@ -383,8 +378,7 @@ TEST(lost_switches_are_unexplained)
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(25), SYNTH_RUNNABLE, WAIT(-1, .flags = DL_SW_QUARTET));
 	synth_run(s, 1, WORKER, WORKER, AT(30), AT(49), SYNTH_SLEEP,
 		  WAIT(NR_POLL, .file_kind = DL_FILE_FIFO, .file_ino = INDEX_PIPE, .lost = 3, .flags = DL_SW_QUARTET));
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(charged(r, DL_CAUSE_UNEXPLAINED), MS(49 - 25));
@@ -406,8 +400,7 @@ TEST(wake_before_switch_out)
 	synth_wake(s, AT(20.99), STRANGER, STRANGER, WORKER, WORKER, NR_WRITE);
 	synth_run(s, 1, STRANGER, STRANGER, AT(21), AT(48), SYNTH_RUNNABLE, NULL);
 	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	CHECK_EQ(charged(r, DL_CAUSE_EXTERNAL), 0);
 	check_27ms(r, DL_CAUSE_CPU_CONTENTION);
@@ -442,8 +435,7 @@ TEST(waits_without_gpu)
 	synth_wake(s, AT(50), FEEDER, WORKER, TRAINER, TRAINER, NR_WRITE);
 	synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(61), SYNTH_SLEEP, ON_RESULTS);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	synth_mark(s, AT(61), DL_MARK_STOP, 0, "");
 	r = job_report(s, NULL);
 	check_adds_up(r);
@@ -482,8 +474,7 @@ TEST(window)
 
 	two_steps(s);
 	synth_run(s, 1, WORKER, WORKER, AT(5), AT(49), SYNTH_SLEEP, ON_INDEX);
-	synth_wake(s, AT(49), WORKER, WORKER, FEEDER, WORKER, NR_FUTEX);
-	synth_run(s, 1, FEEDER, WORKER, AT(49), AT(50.01), SYNTH_SLEEP, ON_COND);
+	feeder_puts(s, 49, 50.01);
 	r = job_report(s, &opts);
 	check_adds_up(r);
 	CHECK_EQ(r->devices.v[0].idle_ns, MS(10));

@@ -13,6 +13,16 @@ def collate(samples):
     return default_collate(samples)
 
 
+class Sample:
+    """A data set as the function that a node calls."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __call__(self, index):
+        return self.dataset[index]
+
+
 class Batch:
     """Makes all samples of a batch at once."""
 

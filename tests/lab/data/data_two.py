@@ -2,6 +2,7 @@
 """Two faults at once that belong to two loaders or to two trainers: one sleeps, the other decodes. The
 report has to tell them apart."""
 
+import os
 import time
 
 from loop import Samples, burn
@@ -45,3 +46,18 @@ def verdicts(parts):
     """What is wrong with the verdicts of [the one that sleeps, the one that decodes]."""
     found = [p["verdict"]["cause"] for p in parts]
     return None if found == ["sleep", "decode"] else f"verdicts {found}, not sleep and decode"
+
+
+def two_ranks(_form):
+    """The place of both trainers."""
+    from places_launch import Launcher
+
+    return Launcher(2)
+
+
+def train_rank(run):
+    run.loop(one_of(run, int(os.environ["RANK"])))
+
+
+def check_ranks(report):
+    return verdicts(sorted(report["trainers"], key=lambda t: t["rank"]))

@@ -2,23 +2,14 @@
 """Workers come from a fork server, so that they are grandchildren of the trainer, and decode in pure
 Python."""
 
-from loop import Samples, burn
+from loop import Decodes
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        burn(self.ms)
-
-
 def train(run):
-    run.loop(run.loader(Data(run.dose / BATCH), BATCH, multiprocessing_context="forkserver"))
+    run.loop(run.loader(Decodes(run.dose / BATCH), BATCH, multiprocessing_context="forkserver"))
 
 
 SCENARIO = Scenario(

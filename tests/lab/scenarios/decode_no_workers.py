@@ -2,23 +2,14 @@
 """There are no workers: the data set's Python runs in the trainer, between two steps. The report has to
 advise workers."""
 
-from loop import Samples, burn
+from loop import Decodes
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        burn(self.ms)
-
-
 def train(run):
-    run.loop(run.loader(Data(run.dose / BATCH), BATCH, num_workers=0))
+    run.loop(run.loader(Decodes(run.dose / BATCH), BATCH, num_workers=0))
 
 
 def advises_workers(report):

@@ -2,23 +2,12 @@
 """Samples are decoded in pure Python in a thread of a torchdata.nodes graph."""
 
 import data_nodes
-from loop import burn
+from loop import Decodes
 from scenario import Scenario
 
 
-class Sample:
-    def __init__(self, ms):
-        self.ms = ms
-
-    def __call__(self, index):
-        import torch
-
-        burn(self.ms)
-        return torch.zeros(16)
-
-
 def train(run):
-    data_nodes.train(run, data_nodes.in_threads(Sample(run.dose / data_nodes.BATCH), run.batches))
+    data_nodes.train(run, data_nodes.in_threads(data_nodes.Sample(Decodes(run.dose / data_nodes.BATCH)), run.batches))
 
 
 SCENARIO = Scenario(

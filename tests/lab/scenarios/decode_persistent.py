@@ -2,7 +2,7 @@
 """Short epochs with persistent workers, which decode in pure Python: nothing is left of the cost of
 creating workers."""
 
-from loop import Samples, burn
+from loop import Decodes
 from scenario import Scenario
 
 BATCH = 4
@@ -10,17 +10,8 @@ EPOCH = 8  # batches
 STARTUP = 0.03
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__(EPOCH * BATCH)
-        self.ms = ms
-
-    def cost(self, index):
-        burn(self.ms)
-
-
 def train(run):
-    run.loop(run.loader(Data(run.dose / BATCH), BATCH, persistent_workers=True))
+    run.loop(run.loader(Decodes(run.dose / BATCH, EPOCH * BATCH), BATCH, persistent_workers=True))
 
 
 def check(report):

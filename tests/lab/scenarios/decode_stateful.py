@@ -2,25 +2,16 @@
 """torchdata's StatefulDataLoader: its workers are not named and send their state with every batch. They
 decode in pure Python."""
 
-from loop import Samples, burn
+from loop import Decodes
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        burn(self.ms)
-
-
 def train(run):
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    run.loop(StatefulDataLoader(Data(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
+    run.loop(StatefulDataLoader(Decodes(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
 
 
 SCENARIO = Scenario(

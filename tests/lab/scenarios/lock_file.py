@@ -8,10 +8,8 @@ import os
 import tempfile
 import time
 
-from loop import Samples
+from data_lock import BATCH, Guarded
 from scenario import Scenario
-
-BATCH = 4
 
 
 class Locked:
@@ -29,18 +27,6 @@ class Locked:
         self.call(self.file, fcntl.LOCK_UN)
 
 
-class Data(Samples):
-    def __init__(self, lock, passed):
-        super().__init__()
-        self.lock, self.passed = lock, passed
-
-    def cost(self, index):
-        if index % BATCH == 0:
-            with self.lock:
-                pass
-            self.passed.release()
-
-
 def keep_books(lock, passed, ms):
     while True:
         with lock:
@@ -54,7 +40,7 @@ def train(run):
         passed = multiprocessing.Semaphore(0)
         make = lambda: Locked(f.name, run.form.get("posix"))  # noqa: E731
         multiprocessing.Process(target=keep_books, args=(make(), passed, run.dose), daemon=True).start()
-        run.loop(run.loader(Data(make(), passed), BATCH))
+        run.loop(run.loader(Guarded(make(), passed), BATCH))
 
 
 SCENARIO = Scenario(

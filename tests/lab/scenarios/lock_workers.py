@@ -6,22 +6,9 @@ lock again as soon as one of them has got through, which lets both through in tu
 import multiprocessing
 import time
 
-from loop import Samples, burn
+from data_lock import BATCH, Guarded
+from loop import burn
 from scenario import Scenario
-
-BATCH = 4
-
-
-class Data(Samples):
-    def __init__(self, lock, passed):
-        super().__init__()
-        self.lock, self.passed = lock, passed
-
-    def cost(self, index):
-        if index % BATCH == 0:
-            with self.lock:
-                pass
-            self.passed.release()
 
 
 def keep_books(lock, passed, ms, busy):
@@ -39,7 +26,7 @@ def train(run):
     lock, passed = context.Lock(), context.Semaphore(0)
     keeper = context.Process(target=keep_books, args=(lock, passed, run.dose, run.form.get("busy")), daemon=True)
     keeper.start()
-    run.loop(run.loader(Data(lock, passed), BATCH))
+    run.loop(run.loader(Guarded(lock, passed), BATCH))
 
 
 SCENARIO = Scenario(

@@ -2,26 +2,14 @@
 """Workers come from a fork server, so that they are grandchildren of the trainer, and sleep while they
 make a sample."""
 
-import time
-
-from loop import Samples
+from loop import Sleeps
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        if self.ms:
-            time.sleep(self.ms / 1000)
-
-
 def train(run):
-    run.loop(run.loader(Data(run.dose / BATCH), BATCH, multiprocessing_context="forkserver"))
+    run.loop(run.loader(Sleeps(run.dose / BATCH), BATCH, multiprocessing_context="forkserver"))
 
 
 SCENARIO = Scenario(

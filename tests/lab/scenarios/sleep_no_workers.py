@@ -1,26 +1,14 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 """There are no workers: the data set sleeps in the trainer, as long as its twin computes."""
 
-import time
-
-from loop import Samples
+from loop import Sleeps
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        if self.ms:
-            time.sleep(self.ms / 1000)
-
-
 def train(run):
-    run.loop(run.loader(Data(run.dose / BATCH), BATCH, num_workers=0))
+    run.loop(run.loader(Sleeps(run.dose / BATCH), BATCH, num_workers=0))
 
 
 SCENARIO = Scenario(

@@ -1,26 +1,13 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 """The making of samples sleeps, in a process that belongs to a torchdata.nodes graph."""
 
-import time
-
 import data_nodes
+from loop import Sleeps
 from scenario import Scenario
 
 
-class Sample:
-    def __init__(self, ms):
-        self.ms = ms
-
-    def __call__(self, index):
-        import torch
-
-        if self.ms:
-            time.sleep(self.ms / 1000)
-        return torch.zeros(16)
-
-
 def train(run):
-    data_nodes.train(run, data_nodes.in_processes(Sample(run.dose / data_nodes.BATCH), run.batches))
+    data_nodes.train(run, data_nodes.in_processes(data_nodes.Sample(Sleeps(run.dose / data_nodes.BATCH)), run.batches))
 
 
 SCENARIO = Scenario(

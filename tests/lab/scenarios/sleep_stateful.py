@@ -2,28 +2,16 @@
 """torchdata's StatefulDataLoader: its workers are not named and send their state with every batch. They
 sleep while they make a sample."""
 
-import time
-
-from loop import Samples
+from loop import Sleeps
 from scenario import Scenario
 
 BATCH = 4
 
 
-class Data(Samples):
-    def __init__(self, ms):
-        super().__init__()
-        self.ms = ms
-
-    def cost(self, index):
-        if self.ms:
-            time.sleep(self.ms / 1000)
-
-
 def train(run):
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-    run.loop(StatefulDataLoader(Data(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
+    run.loop(StatefulDataLoader(Sleeps(run.dose / BATCH), BATCH, num_workers=run.form["workers"]))
 
 
 SCENARIO = Scenario(
