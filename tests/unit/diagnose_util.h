@@ -139,6 +139,12 @@ static inline void check_adds_up(const struct dl_report *r)
 	}
 	CHECK_EQ(sum_charges(r->waits.causes), r->waits.total_ns);
 	check_parts_add_up(r);
+	/* Who held the CPUs is about contention alone. */
+	for (int c = 0; c < DL_CAUSE_CNT; c++) {
+		const struct dl_charge *all = r->has_gpu ? r->devices.v[0].causes : r->waits.causes;
+
+		CHECK(c == DL_CAUSE_CPU_CONTENTION || (!all[c].own_tree_ns && !all[c].affinity_ns));
+	}
 	vec_for_each(&r->worst, g) {
 		uint64_t ns = 0, at = g->end;
 

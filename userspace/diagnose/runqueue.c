@@ -53,12 +53,14 @@ static bool both_start(const struct dl_timeline *tl, uint32_t thread, uint32_t h
 static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
 {
 	char text[96] = "ready to run, who had the CPU is not known";
-	struct dl_what what = { .text = text, .affinity = affinity };
+	bool startup = both_start(w->tl, thread, who, end);
+	struct dl_what what = { .text = text, .affinity = affinity && !startup };
 
 	if (who != DL_NONE) {
 		what.kind = DL_EVI_THREAD;
 		what.id = who;
-		what.own_tree = w->tl->threads.v[who].proc != DL_NONE;
+		/* Who held the CPUs is said of contention alone. */
+		what.own_tree = !startup && w->tl->threads.v[who].proc != DL_NONE;
 	}
 	if (who != DL_NONE && w->want_steps) {
 		const struct dl_thread *th = &w->tl->threads.v[who];
@@ -66,8 +68,7 @@ static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint3
 		snprintf(text, sizeof(text), "ready to run, %s (tid %u%s) had the CPU", th->name[0] ? th->name : "a thread",
 			 th->tid, th->proc == DL_NONE ? ", outside the job" : "");
 	}
-	dl_charge(w, both_start(w->tl, thread, who, end) ? DL_CAUSE_STARTUP : DL_CAUSE_CPU_CONTENTION, thread, start, end,
-		  &what);
+	dl_charge(w, startup ? DL_CAUSE_STARTUP : DL_CAUSE_CPU_CONTENTION, thread, start, end, &what);
 }
 
 /* Which CPU the thread waited for: a preempted one that which it lost, a woken one (the wake does not
