@@ -135,7 +135,8 @@ def whole(found, skipped, failed):
         "with the dose as the instrument, and its 95 % interval (Fieller). Right: the interval meets "
         f"{judge.SLOPE[0]} to {judge.SLOPE[1]}.",
         f"- *right*: verdict at the highest dose in every run, never in a control; slope; less than "
-        f"{judge.UNEXPLAINED:.0%} unexplained.", "",
+        f"{judge.UNEXPLAINED:.0%} unexplained. A row that is not right is measured for two more rounds, and judged "
+        "on all of its runs.", "",
         f"Measured on {os.cpu_count()} CPUs, Linux {os.uname().release.split('-')[0]}, with the simulated GPU of "
         "tests/gpusim. dlbpf's rules have been mended on these scenarios until they were right: what others plant "
         "will find more.", "",

@@ -146,6 +146,25 @@ TEST(twin_contention_by_affinity)
 	check_27ms(r, DL_CAUSE_CPU_CONTENTION);
 }
 
+/* A working worker waits for the CPU that a new one has, from its birth at 21 to its first wait for an index. */
+TEST(twin_held_by_a_worker_being_made)
+{
+	struct synth *s = job_new();
+	struct dl_report *r;
+
+	env_host(s);
+	two_steps(s);
+	synth_run(s, 1, WORKER, WORKER, AT(5), AT(21), SYNTH_RUNNABLE,
+		  WAIT(-1, .flags = DL_SW_QUARTET | DL_SW_EXCEPTION, .cpus_allowed = 4));
+	synth_fork(s, AT(20.9), TRAINER, TRAINER, WORKER2, WORKER2, "python");
+	synth_run(s, 1, WORKER2, WORKER2, AT(21), AT(48), SYNTH_SLEEP, ON_INDEX);
+	synth_run(s, 1, WORKER, WORKER, AT(48), AT(49), SYNTH_SLEEP, ON_INDEX);
+	feeder_puts(s, 49, 50.01);
+	r = job_report(s, NULL);
+	CHECK_EQ(charged(r, DL_CAUSE_CPU_CONTENTION), 0);
+	check_27ms(r, DL_CAUSE_STARTUP);
+}
+
 TEST(twin_quota)
 {
 	check_27ms(worker_runnable(true, 4), DL_CAUSE_CPU_QUOTA);

@@ -40,20 +40,21 @@ static uint32_t foreign_holder(const struct dl_timeline *tl, const struct dl_rq 
 	return whole < PASSING_NS ? kthread : DL_NONE;
 }
 
-/* A forked worker begins on its trainer's CPU, beside the making of the next one: start-up waits for start-up. */
-static bool both_start(const struct dl_timeline *tl, uint32_t thread, uint32_t holder, uint64_t t)
+/* A forked worker begins on its trainer's CPU, beside the making of the next one and the end of the one before.
+ * What waits for that waits for start-up, which workers that stay alive would not need; fewer workers would
+ * not help it. */
+static bool holder_starts(const struct dl_timeline *tl, uint32_t holder, uint64_t t)
 {
 	uint64_t unused;
 
 	return holder != DL_NONE && tl->threads.v[holder].proc != DL_NONE &&
-	       dl_work_cause(tl, thread, t, &unused) == DL_CAUSE_STARTUP &&
 	       dl_work_cause(tl, holder, t, &unused) == DL_CAUSE_STARTUP;
 }
 
 static void charge_held(struct dl_walk *w, uint32_t thread, bool affinity, uint32_t who, uint64_t start, uint64_t end)
 {
 	char text[96] = "ready to run, who had the CPU is not known";
-	bool startup = both_start(w->tl, thread, who, end);
+	bool startup = holder_starts(w->tl, who, end);
 	struct dl_what what = { .text = text, .affinity = affinity && !startup };
 
 	if (who != DL_NONE) {
