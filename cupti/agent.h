@@ -58,13 +58,18 @@ const struct call *call_find(unsigned int domain, uint32_t cbid);
 
 /* --- pool.c: buffers for CUPTI -------------------------------------------------------------- */
 
-int pool_open(void);	/* 0 or -errno; cheap to repeat */
+/* 0 or -errno; cheap to repeat. Buffers that another tool was handed instead of us never come back: when
+ * too few are left, they are made anew. */
+int pool_open(void);
 void pool_request(uint8_t **buf, size_t *size, size_t *max_records);
 void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid);
 /* Takes what was completed: walk(buf, valid) for each, then the buffer is free again. */
 void pool_drain(void (*walk)(uint8_t *buf, size_t valid));
 void pool_trim(void);	/* gives the memory of free buffers back */
 uint64_t pool_lost_cnt(void);	/* records, estimated from their bytes, that found no buffer */
+/* Another tool's buffers with records in them that we were handed: all, or those with records of what the
+ * device did. */
+uint64_t pool_foreign_cnt(bool device_only);
 
 /* --- find.c --------------------------------------------------------------------------------- */
 
@@ -81,19 +86,41 @@ void *find_driver(const char *symbol);
 struct convert_counts {
 	uint64_t unknown;	/* records of a kind CUPTI's walker stops at, or too short */
 	uint64_t zero;		/* records without timestamps */
+	uint64_t records;	/* all that came */
 };
 
 void convert_begin(const struct cupti_api_table *cupti, unsigned int mode, uint32_t pid);
 void convert_buffer(uint8_t *buf, size_t valid);
 const struct convert_counts *convert_counts(void);
+/* Does it hold records of what the device did? Callable on any thread. */
+bool convert_has_device_records(uint8_t *buf, size_t valid);
+
+/* --- watch.c -------------------------------------------------------------------------------- */
+
+enum watch_result { WATCH_OURS = 0, WATCH_LOST, WATCH_TOOK };
+
+/* left_on: calls that we once left on may have been put in buffers of the other tool's since. */
+void watch_begin(uint64_t now, bool left_on);
+void watch_beat(void);	/* before a flush */
+/* After a flush: do records come to us (OURS), to another tool that came later (LOST), or did we take them
+ * from one that was there (TOOK)? *ret_until: CLOCK_MONOTONIC up to which they came. */
+enum watch_result watch_look(uint64_t now, uint64_t *ret_until);
+/* None came for some flushes, though not for long enough to be sure. */
+bool watch_doubts(void);
 
 /* --- session.c ------------------------------------------------------------------------------ */
 
 /* 0 when mode is in force; -EBUSY another tool holds CUPTI; -EAGAIN ask again later; else failed. */
 int session_start(unsigned int mode);
-void session_flush(void);
+/* 0, or -EBUSY when another tool has the records now: the session is over, and CUPTI as that tool left it. */
+int session_flush(void);
 void session_stop(void);
 bool session_running(void);
+/* The recorder has gone: the next one may ask again what another tool had. */
+void session_forget(void);
+/* Switches off what was left on when another tool took over, once that is over. Returns how long until then in
+ * ms, -1 when nothing is left. */
+int session_tidy(void);
 
 /* --- inject.c ------------------------------------------------------------------------------- */
 

@@ -3,13 +3,15 @@
 #include "agent.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define PUBLISH_EVERY 256	/* records: a long buffer becomes visible, and safe, in parts */
 
 static struct {
 	const struct cupti_api_table *cupti;
 	unsigned int mode;
-	uint32_t pid;
+	uint32_t pid, tid;	/* the tid is that of the collector's thread */
 	size_t kernel_sz;	/* what this library's kernel records measure */
 	struct convert_counts cnt;
 } conv;
@@ -36,6 +38,7 @@ void convert_begin(const struct cupti_api_table *cupti, unsigned int mode, uint3
 	conv.cupti = cupti;
 	conv.mode = mode;
 	conv.pid = pid;
+	conv.tid = (uint32_t)syscall(SYS_gettid);
 	conv.kernel_sz = measure(CUPTI_ABI_KIND_CONCURRENT_KERNEL);
 }
 
@@ -141,6 +144,8 @@ static void put_api(const uint8_t *rec)
 		.class = c ? c->class : DL_CALL_OTHER,
 	};
 
+	if (driver && a->cbid == CUPTI_ABI_CU_DRIVER_GET_VERSION && a->tid == conv.tid)
+		return;		/* watch_beat() */
 	if (conv.mode != DL_GPU_MODE_FULL && !c)
 		return;
 	if (conv.mode == DL_GPU_MODE_LIGHT && !c->light)
@@ -214,6 +219,22 @@ static void put_record(const uint8_t *rec, size_t left)
 	/* A kind that was not asked for, of known size: another subscriber's. Not a loss. */
 }
 
+bool convert_has_device_records(uint8_t *buf, size_t valid)
+{
+	uint8_t *rec = NULL;
+	uint32_t kind;
+
+	while (conv.cupti && !conv.cupti->next_record(buf, valid, &rec)) {
+		if (rec < buf || rec + sizeof(kind) > buf + valid)
+			break;
+		memcpy(&kind, rec, sizeof(kind));
+		if (kind == CUPTI_ABI_KIND_CONCURRENT_KERNEL || kind == CUPTI_ABI_KIND_KERNEL ||
+		    kind == CUPTI_ABI_KIND_MEMCPY || kind == CUPTI_ABI_KIND_MEMSET)
+			return true;
+	}
+	return false;
+}
+
 void convert_buffer(uint8_t *buf, size_t valid)
 {
 	unsigned int cnt = 0;
@@ -225,6 +246,7 @@ void convert_buffer(uint8_t *buf, size_t valid)
 		if (rec < buf || rec + sizeof(uint32_t) > buf + valid)
 			break;
 		put_record(rec, (size_t)(buf + valid - rec));
+		conv.cnt.records++;
 		if (++cnt % PUBLISH_EVERY == 0)
 			ring_publish();
 	}

@@ -39,6 +39,7 @@ enum {
 	CUPTI_ABI_KIND_GRAPH_TRACE = 51,
 };
 
+enum { CUPTI_ABI_CU_DRIVER_GET_VERSION = 2 };	/* callback id, in all releases */
 enum { CUPTI_ABI_DOMAIN_DRIVER = 1, CUPTI_ABI_DOMAIN_RUNTIME = 2 };
 enum { CUPTI_ABI_THREAD_ID_SYSTEM = 1 };
 enum { CUPTI_ABI_FLUSH_FORCED = 1 };

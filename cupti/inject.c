@@ -7,6 +7,7 @@
 #include "agent.h"
 #include "compat.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -20,6 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
+OLD_SYMBOL(dlerror);
+OLD_SYMBOL(dlopen);
+OLD_SYMBOL(dlsym);
 OLD_SYMBOL(pthread_create);
 OLD_SYMBOL(pthread_attr_init);
 OLD_SYMBOL(pthread_attr_destroy);
@@ -105,6 +109,7 @@ static bool recorder_lives(uint32_t want)
 	if (now - agent.beat_ns < DL_GPU_BEAT_TIMEOUT_MS * 1000000ULL)
 		return true;
 	stop();
+	session_forget();
 	agent.beat_ns = 0;
 	/* Unless another recorder asks just now, sleep until one does. */
 	__atomic_compare_exchange_n(&hdr->want, &want, DL_GPU_MODE_OFF, false, __ATOMIC_ACQ_REL,
@@ -152,20 +157,22 @@ static int turn(uint32_t want)
 	if (want == DL_GPU_MODE_OFF) {
 		if (session_running())
 			stop();
+		session_forget();
 		agent.beat_ns = 0;
 		agent.failed_want = 0;
 		agent.tries = 0;
 		agent.retry_ns = 0;
-		return -1;
+		return session_tidy();
 	}
+	session_tidy();
 	if (!recorder_lives(want))
 		return 0;
 	if (session_running() && want != ring_header()->state)
 		stop();
 	if (!session_running())
 		try_start(want);
-	else
-		session_flush();
+	else if (session_flush())
+		set_state(DL_GPU_MODE_OFF);
 	return session_running() ? period_ms() : FLUSH_MAX_MS / 4;
 }
 
@@ -247,12 +254,31 @@ static bool start_thread(void)
 	return !err;
 }
 
+/*
+ * The driver loads one library. Another tool that wants to be it is named in DLBPF_CHAIN_INJECTION, and is
+ * loaded and called as the driver would have done; what it answers is its own affair.
+ */
+static void call_next(void)
+{
+	const char *path = getenv("DLBPF_CHAIN_INJECTION");
+	void *lib = path && path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	int (*init)(void) = lib ? (int (*)(void))dlsym(lib, "InitializeInjection") : NULL;
+
+	if (init && init != InitializeInjection)
+		init();
+	if (path && path[0] && !init)
+		dlerror();	/* not the application's */
+}
+
 /* What the driver calls; 1 is success, and failing here must not fail cuInit(). */
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
 	const char *off = getenv("DLBPF_GPU_DISABLE");
 
-	if ((off && off[0] && strcmp(off, "0")) || atomic_exchange(&agent.loaded, true))
+	if (atomic_exchange(&agent.loaded, true))
+		return 1;
+	call_next();
+	if (off && off[0] && strcmp(off, "0"))
 		return 1;
 	agent.pid = getpid();
 	if (ring_open())

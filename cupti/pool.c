@@ -18,13 +18,17 @@
 #define LOW_CNT 8		/* fewer free ones wake the collector before its period is over */
 #define RECORD_SZ 128		/* to estimate records from bytes: between an API and a kernel record */
 
+#define OLD_CNT 4		/* sets of buffers that were given up; then no more is made anew */
+
 static struct {
 	uint8_t *mem;
+	uint8_t *old[OLD_CNT];
+	unsigned int old_cnt;
 	_Atomic uint64_t free;
 	_Atomic int32_t done;	/* completed: index + 1 of the newest, 0 none */
 	int32_t next[BUF_CNT];
 	size_t valid[BUF_CNT];
-	_Atomic uint64_t lost_bytes, foreign;
+	_Atomic uint64_t lost_bytes, foreign, foreign_device;
 	_Atomic uint32_t spare;
 } pool;
 
@@ -32,12 +36,15 @@ int pool_open(void)
 {
 	void *mem;
 
-	if (pool.mem)
+	if (pool.mem && (__builtin_popcountll(atomic_load(&pool.free)) >= BUF_CNT / 2 || pool.old_cnt == OLD_CNT))
 		return 0;
 	mem = mmap(NULL, (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT), PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem == MAP_FAILED)
 		return -errno;
+	/* Where CUPTI still writes is never unmapped. */
+	if (pool.mem)
+		pool.old[pool.old_cnt++] = pool.mem;
 	pool.mem = mem;
 	atomic_store(&pool.free, ~0ULL);
 	return 0;
@@ -61,6 +68,14 @@ void pool_request(uint8_t **buf, size_t *size, size_t *max_records)
 	*buf = pool.mem + (size_t)BUF_SZ * (unsigned int)__builtin_ctzll(bit);
 }
 
+static bool was_ours(const uint8_t *buf)
+{
+	for (unsigned int i = 0; i < pool.old_cnt; i++)
+		if (buf >= pool.old[i] && buf < pool.old[i] + (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT))
+			return true;
+	return false;
+}
+
 void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid)
 {
 	size_t off = (size_t)(buf - pool.mem), i = off / BUF_SZ;
@@ -69,7 +84,10 @@ void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t
 	(void)ctx, (void)stream, (void)size;
 	/* Another tool's, when it was profiling while our callbacks were registered. */
 	if (buf < pool.mem || off >= (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT)) {
-		atomic_fetch_add(&pool.foreign, 1);
+		if (!was_ours(buf) && valid) {
+			atomic_fetch_add(&pool.foreign, 1);
+			atomic_fetch_add(&pool.foreign_device, convert_has_device_records(buf, valid));
+		}
 		return;
 	}
 	if (valid > BUF_SZ)
@@ -119,6 +137,11 @@ void pool_trim(void)
 		if (set & 1ULL << i)
 			madvise(pool.mem + (size_t)BUF_SZ * i, BUF_SZ, MADV_DONTNEED);
 	atomic_fetch_or(&pool.free, set);
+}
+
+uint64_t pool_foreign_cnt(bool device_only)
+{
+	return atomic_load(device_only ? &pool.foreign_device : &pool.foreign);
 }
 
 uint64_t pool_lost_cnt(void)

@@ -17,6 +17,7 @@
 
 #define CLOCK_TRIES 64
 #define CLOCK_GOOD_NS 300
+#define TIDY_NS 60000000000ULL	/* no session of torch.profiler is as long: its traces would be enormous */
 #define CUPTI_OLDEST 13	/* 11.0: older kernel records end before the correlation id's place */
 
 static struct {
@@ -24,6 +25,9 @@ static struct {
 	void *subscriber;
 	unsigned int mode;
 	bool running, loaded_here_seen;
+	bool taken;		/* another tool has the records: hands off until the recorder goes */
+	bool left_on;		/* it happened in this process before */
+	uint64_t tidy_ns;	/* when what we left on for its sake is switched off; 0 nothing is */
 	uint64_t dropped;	/* by CUPTI, so far */
 	char path[512];
 } ses;
@@ -55,6 +59,7 @@ bool session_running(void)
 
 static void set_calls(bool on)
 {
+	ses.cupti.enable_driver_api(CUPTI_ABI_CU_DRIVER_GET_VERSION, on);	/* watch.c */
 	for (unsigned int i = 0; i < calls_cnt; i++) {
 		const struct call *c = &calls[i];
 
@@ -184,14 +189,14 @@ static void put_devices(void)
 	}
 }
 
-static void put_source(uint32_t version)
+static void put_source(uint32_t version, uint32_t state, uint64_t until)
 {
 	int (*get)(int *) = (int (*)(int *))find_driver("cuDriverGetVersion");
 	const char *text = ring_header()->text;
 	int driver = 0;
 	struct dl_ev_gpu_source ev = {
 		.h = { .kind = DL_EV_GPU_SOURCE, .cpu = DL_CPU_NONE },
-		.state = DL_GPU_COLLECTOR, .version = version, .flags = ring_header()->flags,
+		.state = state, .version = version, .flags = ring_header()->flags, .until = until,
 	};
 
 	if (get && !get(&driver))
@@ -315,6 +320,8 @@ int session_start(unsigned int mode)
 	cupti_result err;
 	int rc;
 
+	if (ses.taken)
+		return -EBUSY;
 	ring_header()->error = 0;
 	ring_header()->busy = 0;
 	rc = open_cupti(&version);
@@ -338,6 +345,7 @@ int session_start(unsigned int mode)
 	/* Synchronisation records of polls that found the work unfinished are noise. */
 	if (ses.cupti.enable_all_sync)
 		ses.cupti.enable_all_sync(0);
+	watch_begin(clock_ns(CLOCK_MONOTONIC), ses.left_on);
 	err = ses.cupti.register_callbacks(pool_request, pool_complete);
 	if (err) {
 		unsubscribe();
@@ -350,9 +358,10 @@ int session_start(unsigned int mode)
 		unsubscribe();
 		return fail(err, "cuptiActivityEnable");
 	}
-	put_source(version);
+	put_source(version, DL_GPU_COLLECTOR, 0);
 	put_devices();
 	ring_publish();
+	ses.tidy_ns = 0;
 	ses.running = true;
 	return 0;
 }
@@ -360,8 +369,10 @@ int session_start(unsigned int mode)
 static void collect(uint32_t flag)
 {
 	struct dl_gpu_ring *hdr = ring_header();
-	cupti_result err = ses.cupti.flush_all(flag);
+	cupti_result err;
 
+	watch_beat();
+	err = ses.cupti.flush_all(flag);
 	if (err)
 		hdr->error = err;
 	pool_drain(convert_buffer);
@@ -372,17 +383,81 @@ static void collect(uint32_t flag)
 	hdr->last_flush_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
-void session_flush(void)
+/* What is switched on is the other tool's now, and our switching it off would end its recording. */
+static void give_way(enum watch_result how, uint64_t until)
 {
+	struct dl_gpu_ring *hdr = ring_header();
+
+	ses.running = false;
+	ses.taken = true;
+	ses.left_on = true;
+	ses.tidy_ns = clock_ns(CLOCK_MONOTONIC) + TIDY_NS;
+	hdr->busy = 1;
+	ring_set_text(how == WATCH_LOST ? "another tool took CUPTI's records over (torch.profiler?)" :
+		      "another tool was recording with CUPTI when dlbpf came (torch.profiler?)");
+	put_source(hdr->version, DL_GPU_BUSY, until);
+	ring_publish();
+	unsubscribe();
+}
+
+int session_flush(void)
+{
+	enum watch_result how;
+	uint64_t until;
+
 	collect(0);
+	how = watch_look(clock_ns(CLOCK_MONOTONIC), &until);
+	if (how == WATCH_OURS)
+		return 0;
+	give_way(how, until);
+	return -EBUSY;
+}
+
+void session_forget(void)
+{
+	ses.taken = false;
+	ring_header()->busy = 0;
+	ring_header()->error = 0;
+}
+
+/*
+ * The other tool switches off the kinds that it uses itself. Calls that only we asked for would go on
+ * filling buffers of its for ever.
+ */
+int session_tidy(void)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (!ses.tidy_ns || ses.running)
+		return -1;
+	if (now < ses.tidy_ns)
+		return (int)((ses.tidy_ns - now) / 1000000) + 1;
+	ses.tidy_ns = 0;
+	if (has_call_filter())
+		set_calls(false);
+	else
+		ses.cupti.disable(CUPTI_ABI_KIND_DRIVER);
+	ses.cupti.disable(CUPTI_ABI_KIND_SYNC);
+	if (ses.mode == DL_GPU_MODE_FULL)
+		ses.cupti.disable(CUPTI_ABI_KIND_OVERHEAD);
+	return -1;
 }
 
 void session_stop(void)
 {
+	enum watch_result how;
+	uint64_t until;
+
 	if (!ses.running)
 		return;
 	ses.running = false;
 	collect(0);
+	how = watch_look(clock_ns(CLOCK_MONOTONIC), &until);
+	if (how != WATCH_OURS || watch_doubts()) {
+		give_way(how == WATCH_TOOK ? how : WATCH_LOST, until);
+		pool_trim();
+		return;
+	}
 	set_kinds(false);
 	/* With nothing enabled any more, this also brings what was not complete. */
 	collect(CUPTI_ABI_FLUSH_FORCED);

@@ -8,9 +8,10 @@ import glob
 import os
 import signal
 import sys
+import tempfile
 import time
 
-from gputest import (BUILD, CORR, END, GPU_KINDS, ROOT, START, Recorder, Session, Skip, Target, check, compare, equal,
+from gputest import (BUILD, COLLECTOR, CORR, END, GPU_KINDS, ROOT, START, Recorder, Session, Skip, Target, check, compare, equal,
                      main, read_truth, test, work_only)
 
 
@@ -235,6 +236,130 @@ def a_cupti_that_is_taken_is_left_alone():
         s.t.expect("done")
         equal(s.r.events("gpu_memcpy"), [], "records")
         s.r.stop()
+
+
+TAKEN = """
+dev = gpusim.Device()
+s = dev.stream()
+def work(n, name):
+    for _ in range(n):
+        s.kernels(10, ms=10, name=name)
+        s.synchronize()
+dev.synchronize()
+p = gpusim.Profiler()
+"""
+
+
+@test
+def a_profiler_that_comes_later_is_noticed_and_left_alone():
+    code = TAKEN + """
+say("up")
+wait("go")
+work(30, "ours")
+t0 = time.monotonic_ns()
+p.start()
+say(t0)
+n = 0
+while time.monotonic_ns() < t0 + 8 * 10**9:
+    work(10, "theirs")
+    n += 100
+say(n)
+say(p.stop())
+wait("end")
+"""
+    with Session(code=code) as s:
+        s.r.wait_on()
+        s.t.say("go")
+        taken = int(s.t.line())
+        s.r.wait_for("busy", lambda: [e for e in s.r.events("gpu_source") if e.state == 3])
+        check("torch.profiler" in s.r.ask("describe"), s.r.notes()[-1])
+        launched, seen = int(s.t.line()), int(s.t.line())
+        # What CUPTI had in our buffers when it came is lost to it; nothing else is, to the end of its session. What
+        # had ended but was not written yet, of ours, comes to it too.
+        check(launched - 30 <= seen <= launched + 300, "the profiler saw %d of its %d kernels" % (seen, launched))
+        s.r.stop()
+        busy = [e for e in s.r.events("gpu_source") if e.state == 3]
+        equal(len(busy), 1, "times that it was said")
+        check(abs(busy[0].until - taken) < 200_000_000, "records end %d ms from where the profiler began"
+              % ((busy[0].until - taken) // 1_000_000))
+        # All is there up to the time that is given.
+        got = {e.corr for e in s.r.events("gpu_kernel")}
+        want = {x[CORR] for x in work_only(read_truth(s.path), "kernel") if x[END] < busy[0].until - 1_000_000}
+        check(len(want) > 200 and not want - got, "%d of %d kernels before are missing" % (len(want - got), len(want)))
+        check(not [e for e in s.r.events("gpu_kernel") if e.ts > taken + 200_000_000], "kernels after that")
+
+
+@test
+def after_a_profiler_the_next_recorder_has_all_again():
+    code = TAKEN + """
+say("up")
+wait("go")
+p.start()
+work(10, "theirs")
+say(p.stop())
+wait("again")
+work(20, "again")
+say("done")
+wait("end")
+"""
+    with Session(code=code) as s:
+        s.r.wait_on()
+        s.t.say("go")
+        check(int(s.t.line()) >= 80, "the profiler saw too few kernels")
+        s.r.stop()
+        with Recorder(s.t.pid) as r:
+            r.wait_on()
+            s.t.say("again")
+            s.t.expect("done")
+            r.stop()
+            equal([e.state for e in r.events("gpu_source")], [1], "sources")
+            ids = {e.id for e in r.events("string") if e.text == "again"}
+            equal(len([e for e in r.events("gpu_kernel") if e.name in ids]), 200, "kernels")
+
+
+@test
+def a_profiler_that_was_there_is_noticed():
+    code = TAKEN + """
+p.start()
+work(3, "theirs")
+say("up")
+while not os.path.exists(%r):
+    work(1, "theirs")
+p.stop()
+say("done")
+wait("end")
+"""
+    with tempfile.TemporaryDirectory() as d:
+        flag = os.path.join(d, "stop")
+        with Session(code=code % flag) as s:
+            s.r.wait_for("busy", lambda: [e for e in s.r.events("gpu_source") if e.state == 3])
+            busy = [e for e in s.r.events("gpu_source") if e.state == 3][0]
+            check("when dlbpf came" in busy.text, busy.text)
+            open(flag, "w").close()
+            s.t.expect("done")
+            s.r.stop()
+
+
+@test
+def another_injected_tool_is_called_too():
+    tool = os.path.join(BUILD, "gpusim", "libprofiler.so")
+    with tempfile.TemporaryDirectory() as d:
+        mark = os.path.join(d, "mark")
+        with Session(5, DLBPF_CHAIN_INJECTION=tool, GPUSIM_INJECTED=mark) as s:
+            s.run()
+            equal(open(mark).read(), "called\n", "calls of the other tool")
+            compare(s)
+        with Session(5, DLBPF_CHAIN_INJECTION="/nonexistent.so") as s:
+            s.run()
+            compare(s)
+        # What starts a process with both is said of one that has only the other.
+        os.environ["DLBPF_CUPTI_LIB"] = COLLECTOR
+        try:
+            with Session(3, CUDA_INJECTION64_PATH=tool, GPUSIM_INJECTED=mark) as s:
+                hint = s.r.ask("hint %d" % s.t.pid)
+        finally:
+            del os.environ["DLBPF_CUPTI_LIB"]
+        check("CUDA_INJECTION64_PATH=%s DLBPF_CHAIN_INJECTION=%s " % (COLLECTOR, tool) in hint, hint)
 
 
 @test

@@ -69,8 +69,10 @@ DEF(cuInit, (unsigned int flags))
 
 DEF(cuDriverGetVersion, (int *version))
 {
+	struct sim_scope scope = sim_begin(SIM_DRIVER, 2);	/* needs no cuInit() */
+
 	*version = DRIVER_VERSION;
-	return SIM_OK;
+	LEAVE(SIM_OK);
 }
 
 DEF(cuDeviceGetCount, (int *cnt))

@@ -391,6 +391,24 @@ def _install_torch(device):
     torch.Tensor.is_pinned = lambda self, *a, **kw: bool(_load()[0].gpusim_pinned(self.data_ptr()))
 
 
+class Profiler:
+    """Another tool inside the process, which takes CUPTI's callbacks for its session as torch.profiler does."""
+
+    def __init__(self):
+        _load()
+        self._lib = ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), "libprofiler.so"))
+        self._lib.profiler_start.argtypes = [ctypes.c_void_p]
+        self._lib.profiler_stop.restype = ctypes.c_uint64
+
+    def start(self):
+        if self._lib.profiler_start(_cupti()._handle):
+            raise GpuError("the profiler could not start")
+
+    def stop(self):
+        """How many kernels it saw."""
+        return self._lib.profiler_stop()
+
+
 def cupti_calls():
     """How many functions of the libcupti double were called in this process; None without one."""
     lib = _cupti()

@@ -467,6 +467,36 @@ TEST(waits_without_gpu)
 	dl_report_free(r);
 }
 
+/* Another tool took the records at 55, and the recorder noticed at 60: the device was watched until 55. */
+TEST(another_tool_takes_the_records)
+{
+	struct synth *s = job_new();
+	struct dl_ev_gpu_source busy = { .h = { .kind = DL_EV_GPU_SOURCE, .size = sizeof(busy), .ts = AT(60), .pid = TRAINER },
+					 .state = DL_GPU_BUSY, .until = AT(55) };
+	struct dl_report *r;
+
+	synth_gpu_source(s, AT(1), TRAINER, DL_GPU_COLLECTOR, 0, "CUPTI 13.0");
+	synth_kernel(s, AT(10), AT(20), TRAINER, 0, 1, 0, "a");
+	synth_kernel(s, AT(40), AT(50), TRAINER, 0, 1, 0, "a");
+	synth_run(s, 0, TRAINER, TRAINER, AT(5), AT(100), SYNTH_SLEEP, ON_RESULTS);
+	for (int at = 10; at <= 100; at += 10) {
+		struct dl_ev_gpu_clock c = { .h = { .kind = DL_EV_GPU_CLOCK, .size = sizeof(c), .ts = AT(at), .pid = TRAINER } };
+
+		synth_event(s, &c.h);
+	}
+	synth_event_text(s, &busy.h, "another tool (torch.profiler?)");
+	synth_mark(s, AT(100), DL_MARK_STOP, 0, "");
+	r = job_report(s, NULL);
+	check_adds_up(r);
+	CHECK_EQ(r->devices.v[0].busy_ns, MS(20));
+	CHECK_EQ(r->devices.v[0].end, AT(55));
+	CHECK_EQ(r->devices.v[0].idle_ns, r->devices.v[0].end - r->devices.v[0].start - MS(20));
+	CHECK_STR(r->gpu_source, "CUPTI 13.0; then busy (another tool (torch.profiler?))");
+	CHECK_EQ(r->notes.cnt, 1);
+	CHECK(strstr(r->notes.v[0], "another tool had the GPU records"));
+	dl_report_free(r);
+}
+
 /* The GPU is busy all the time: nobody is blamed. */
 TEST(healthy)
 {

@@ -183,6 +183,8 @@ static int take(struct dl_gpu *g, struct gpu_proc *p, union gpu_rec *rec)
 		break;
 	case DL_EV_GPU_SOURCE:
 		p->told = rec->source.state;
+		if (rec->source.until > g->now)
+			rec->source.until = 0;
 		break;
 	}
 	/* About the recording: now is as good a time as the one that the process claims. */

@@ -161,11 +161,15 @@ static void add_hint(struct dl_str *s, uint32_t pid)
 		return;
 	}
 	if (set[0])
-		dl_str_addf(s, "another tool is injected (" VARIABLE "=%s); instead of it, ", set);
+		dl_str_addf(s, "another tool is injected (" VARIABLE "=%s), and is called after dlbpf's; ", set);
 	if (!visible_to(pid, lib))
 		dl_str_addf(s, "bind %s into the container, and ", lib);
 	dl_str_add(s, "start it as: " VARIABLE "=");
 	add_quoted(s, lib);
+	if (set[0]) {
+		dl_str_add(s, " DLBPF_CHAIN_INJECTION=");
+		add_quoted(s, set);
+	}
 	add_command(s, pid);
 }
 

@@ -43,15 +43,17 @@ static int name_source(struct dl_report *r, const struct dl_timeline *tl)
 
 	vec_for_each(&tl->procs, p) {
 		r->simulated |= p->gpu_simulated;
-		if (p->gpu_text && (!best || p->kernels.cnt > best->kernels.cnt))
+		if ((p->gpu_text || p->gpu_busy) && (!best || p->kernels.cnt > best->kernels.cnt))
 			best = p;
 	}
-	if (best)
+	if (best && best->gpu_text)
 		dl_str_add(&s, best->gpu_text);
-	else
+	else if (!best || best->kernels.cnt)
 		dl_str_add(&s, r->has_gpu ? "CUPTI" : "none");
-	if (r->simulated && !(best && strstr(best->gpu_text, "simulated")))
+	if (r->simulated && s.len && !strstr(s.s, "simulated"))
 		dl_str_add(&s, " (simulated)");
+	if (best && best->gpu_state == DL_GPU_BUSY)
+		dl_str_addf(&s, "%sbusy (%s)", s.len ? "; then " : "", best->gpu_busy ? best->gpu_busy : "another tool");
 	r->gpu_source = dl_str_take(&s);
 	return r->gpu_source ? 0 : -ENOMEM;
 }

@@ -85,6 +85,14 @@ static uint32_t asker(const struct device *dev, const struct dl_gap *gap, const 
 	return *ret_api && (*ret_api)->thread != DL_NONE ? (*ret_api)->thread : main_thread(p);
 }
 
+static bool is_blind(const struct dl_proc *p, const struct dl_gap *gap)
+{
+	vec_for_each(&p->gpu_blind, s)
+		if (s->start < gap->end && s->end > gap->start)
+			return true;
+	return false;
+}
+
 static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, struct dl_ledger *ledger)
 {
 	const struct dl_kern *k;
@@ -98,6 +106,12 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 		asked = gap->start;
 	if (asked > gap->end)
 		asked = gap->end;
+	if (is_blind(proc_of(dev), gap)) {
+		struct dl_what blind = { .text = "another tool had CUPTI's records" };
+
+		dl_charge(&w, DL_CAUSE_UNEXPLAINED, thread, gap->start, gap->end, &blind);
+		return ledger ? ledger->err : 0;
+	}
 	if (k)
 		charge_asked(&w, dev, k, thread, gap->end, asked);
 	w.sync_thread = thread;
@@ -167,6 +181,13 @@ static int explain_all(struct device *dev, struct dl_diag *d)
 
 /* --- a device --- */
 
+/* From when on another tool had the records, to the end; UINT64_MAX never. */
+static uint64_t blind_from(const struct dl_proc *p)
+{
+	return p->gpu_blind.cnt && p->gpu_blind.v[p->gpu_blind.cnt - 1].end == UINT64_MAX ?
+		p->gpu_blind.v[p->gpu_blind.cnt - 1].start : UINT64_MAX;
+}
+
 /* The GPU was watched from the collector's start on where the process is older than the recording,
  * else from its first kernel on: what a job does before that is not idle time of its GPU. The last
  * clock record says until when records are complete. */
@@ -194,6 +215,8 @@ static void device_span(struct device *dev)
 	dev->end = last;
 	if (!p->exited && seen > last)
 		dev->end = seen < dev->tl->end ? seen : dev->tl->end;
+	if (dev->end > blind_from(p))
+		dev->end = blind_from(p);
 	if (dev->end < last)
 		dev->end = last;
 	if (dev->start < dev->opts->from_ts)

@@ -284,6 +284,25 @@ static int note_estimates(struct dl_report *r, const struct dl_timeline *tl)
 	return add_note(r, dl_str_take(&s));
 }
 
+static int note_blind(struct dl_report *r, const struct dl_timeline *tl)
+{
+	struct dl_str s = {};
+
+	vec_for_each(&tl->procs, p) {
+		vec_for_each(&p->gpu_blind, b) {
+			uint64_t end = b->end < tl->end ? b->end : tl->end;
+
+			if (!p->kernels.cnt || end <= b->start)
+				continue;
+			dl_str_addf(&s, "for %.1f s, from %.3f s on, another tool had the GPU records of process %u: what the GPU did then is not known",
+				    (double)(end - b->start) / 1e9, (double)(b->start - r->start) / 1e9, p->pid);
+			if (add_note(r, dl_str_take(&s)))
+				return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
 int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
 	int err = 0;
@@ -308,5 +327,7 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 		err = note_lost_switches(r, tl);
 	if (!err)
 		err = note_estimates(r, tl);
+	if (!err)
+		err = note_blind(r, tl);
 	return err ? dl_oom(d) : 0;
 }

@@ -393,6 +393,8 @@ static void proc_fini(struct dl_proc *p)
 {
 	free(p->cmdline);
 	free(p->gpu_text);
+	free(p->gpu_busy);
+	vec_free(&p->gpu_blind);
 	vec_free(&p->mem);
 	vec_for_each(&p->mappings, m)
 		free(m->path);

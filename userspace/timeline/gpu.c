@@ -24,21 +24,42 @@ static int add_name(struct dl_timeline *tl, const struct dl_ev_gpu_device *ev)
 	return n->name ? 0 : -ENOMEM;
 }
 
+/* While another tool has CUPTI, what the GPU does is not known: that is not idle time. */
+static int set_blind(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
+{
+	struct dl_span *last = vec_last(&p->gpu_blind);
+	bool open = last && last->end == UINT64_MAX;
+
+	if (ev->state == DL_GPU_BUSY && !open) {
+		last = vec_push(&p->gpu_blind);
+		if (!last)
+			return -ENOMEM;
+		*last = (struct dl_span){ ev->until ? ev->until : ev->h.ts, UINT64_MAX };
+	} else if (ev->state == DL_GPU_COLLECTOR && open) {
+		last->end = ev->h.ts;
+	}
+	return 0;
+}
+
 static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 {
 	const char *text;
+	char **into;
 	size_t len;
 
+	if (set_blind(p, ev))
+		return -ENOMEM;
 	p->gpu_state = ev->state;
 	p->gpu_version = ev->version;
 	if (ev->flags & DL_GPU_SIMULATED)
 		p->gpu_simulated = true;
 	text = dl_event_tail(&ev->h, &len);
+	into = ev->state == DL_GPU_BUSY ? &p->gpu_busy : &p->gpu_text;
 	if (!text || !len || (ev->state == DL_GPU_STOPPED && p->gpu_text))
 		return 0;
-	free(p->gpu_text);
-	p->gpu_text = strndup(text, len);
-	return p->gpu_text ? 0 : -ENOMEM;
+	free(*into);
+	*into = strndup(text, len);
+	return *into ? 0 : -ENOMEM;
 }
 
 static int add_kernel(struct dl_proc *p, const struct dl_ev_gpu_kernel *ev)

@@ -189,7 +189,9 @@ struct dl_proc {
 	struct dl_map copy_by_corr;	/* corr -> index in copies */
 	uint32_t gpu_state, gpu_version;
 	bool gpu_simulated;
-	char *gpu_text;
+	char *gpu_text;		/* which collector, or why none; while another tool has CUPTI: gpu_busy */
+	char *gpu_busy;
+	struct dl_spans gpu_blind;	/* another tool had the records; the last may end with the recording */
 	struct dl_ev_gpu_drop gpu_drop;
 };
 

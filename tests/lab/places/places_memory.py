@@ -125,6 +125,8 @@ class SlowWrites(MemoryGroup):
         dlbpf.need(os.path.exists(self.LIMIT) and os.path.exists(V1 + "/memory.limit_in_bytes"),
                    "reclaim waits for written pages only with cgroup v1")
         super().set_up()
+        # While every page waits for the disk there is nothing to reclaim: then wait, do not kill.
+        write(os.path.join(self.params["groups"][0], "memory.oom_control"), "1")
         disk = throttle.SlowDisk(1 << 40, 160)
         disk.__enter__()
         self.disk = disk
