@@ -119,7 +119,8 @@ def slopes(found):
             f"{sum(s.meets(*judge.SLOPE) for s in fitted) - inside} more with their interval.")
 
 
-def whole(found, skipped, failed):
+def whole(found, skipped, failed, broken=()):
+    """broken: the lines of rows that gave no figures."""
     runs = sum(len(at_top(j)) for j in found)
     right = sum(v == (j.row.scenario.cause or "healthy") for j in found for v in at_top(j))
     lines = [
@@ -143,6 +144,7 @@ def whole(found, skipped, failed):
         *table(found), "", "## Confusion", "", "Runs at the highest dose: planted against said.", "", *confusion(found),
         "", *twins(found)]
     wrong = [f"- {j.row}: {'; '.join(j.wrong)}" for j in found if j.wrong]
+    wrong += [f"- {line.splitlines()[0][5:]}" for line in broken]
     if wrong:
         lines += ["## What is wrong", "", *wrong, ""]
     if skipped:
