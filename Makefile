@@ -219,6 +219,12 @@ check-vm:
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all
 	$(Q)$(TESTS_RUN) --group vm --verbose
 
+# What only a machine with an NVIDIA GPU and PyTorch can show (root; five minutes). DLBPF_PYTHON: whose PyTorch.
+check-gpu:
+	$(Q)deploy/deps check
+	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
+	$(Q)$(TESTS_RUN) --group real --verbose
+
 demo:
 	$(Q)deploy/deps check
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
@@ -293,6 +299,7 @@ help:
 	@echo "make demo         packages, build, record a PyTorch training run, print its report (root)"
 	@echo "make check        packages, build, every test (root)"
 	@echo "make check-unit   the tests that need no root; a minute"
+	@echo "make check-gpu    check and measure on an NVIDIA GPU with PyTorch (root)"
 	@echo "make check-vm     record and report on Debian's kernels 5.10, 6.1 and 6.12 (root, qemu)"
 	@echo "make bench        what recording costs, beside perf and bpftrace (root)"
 	@echo "make lab          plant known faults, count how often dlbpf is right (root); lab-quick: one a kind"
@@ -304,4 +311,4 @@ help:
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
-.PHONY: all unit gpusim test-tools asan check check-unit check-build check-vm demo bench lab lab-quick docs deps install uninstall clean help
+.PHONY: all unit gpusim test-tools asan check check-unit check-build check-gpu check-vm demo bench lab lab-quick docs deps install uninstall clean help

@@ -14,13 +14,14 @@
 #include "../../cupti/cupti_abi.h"
 
 static const char *dir;
-static int files;
+static int files, asked, completed;
 
 static void request(uint8_t **buf, size_t *size, size_t *max_records)
 {
 	*size = 64 << 10;
 	*max_records = 0;
 	*buf = aligned_alloc(8, *size);
+	__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED);
 }
 
 static void complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid)
@@ -36,6 +37,7 @@ static void complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size
 		fclose(f);
 	}
 	free(buf);
+	__atomic_fetch_add(&completed, 1, __ATOMIC_RELEASE);
 }
 
 static void *open_lib(const char *where, const char *name)
@@ -115,6 +117,9 @@ int main(int argc, char **argv)
 	}
 	cudaDeviceSynchronize();
 	cuptiActivityFlushAll(1);
+	/* Full buffers are handed back on a thread of the library's, which may be at one. */
+	for (int i = 0; i < 10000 && __atomic_load_n(&completed, __ATOMIC_ACQUIRE) < asked; i++)
+		usleep(1000);
 	printf("%d buffers\n", files);
 	return 0;
 }
