@@ -252,7 +252,7 @@ int cmd_record(int argc, char **argv)
 
 	const struct dl_record_opts ro = {
 		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
-		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz, 
+		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
 		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
 		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,

@@ -452,6 +452,9 @@ static void say_nothing_to_blame(struct facts *f, double idle_share)
 	}
 	dl_str_addf(f->text, "Batches were ready: the trainer waited for data only %.1f %% of the time; the training step is the limit",
 		    100 * idle_share);
+	if (f->r->waits.calls.gpu_wait_ns * 2 > f->span_ns)
+		dl_str_addf(f->text, ", and in %.0f %% of the time the trainer waited for the GPU, which was at work",
+			    100 * (double)f->r->waits.calls.gpu_wait_ns / (double)f->span_ns);
 	action(f, "Record with GPU data to see whether the GPU or the trainer's own code is the limit");
 }
 
@@ -473,6 +476,8 @@ static void say_all(struct facts *f)
 	v->cause = f->cause;
 	v->share = (double)f->cause_ns / (double)f->idle_ns;
 	dl_str_addf(f->text, f->r->has_gpu ? "The GPU was idle %.0f %% of the time; in %.0f %% of that " :
+		    f->r->waits.calls.known ?
+		    "The trainer waited for batches and in CUDA's calls %.0f %% of the time; in %.0f %% of that " :
 		    "The trainer waited for batches %.0f %% of the time; in %.0f %% of that ",
 		    100 * idle_share, 100 * v->share);
 	say[f->cause](f);

@@ -3,6 +3,7 @@
 #include "timeline/threads.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,9 @@ static int add_name(struct dl_timeline *tl, const struct dl_ev_gpu_device *ev)
 
 static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 {
+	const uint32_t was = p->gpu_state;
 	const char *text;
+	char *before;
 	size_t len;
 
 	p->gpu_state = ev->state;
@@ -36,8 +39,15 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 	text = dl_event_tail(&ev->h, &len);
 	if (!text || !len || (ev->state == DL_GPU_STOPPED && p->gpu_text))
 		return 0;
-	free(p->gpu_text);
-	p->gpu_text = strndup(text, len);
+	before = p->gpu_text;
+	/* Why there are only uprobes. */
+	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && before) {
+		if (asprintf(&p->gpu_text, "%.*s; %s", (int)len, text, before) < 0)
+			p->gpu_text = NULL;
+	} else {
+		p->gpu_text = strndup(text, len);
+	}
+	free(before);
 	return p->gpu_text ? 0 : -ENOMEM;
 }
 
@@ -98,7 +108,8 @@ static int add_api(struct dl_timeline *tl, uint32_t proc, const struct dl_ev_gpu
 		th = DL_NONE;
 	*a = (struct dl_api){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			      .thread = (uint32_t)th, .corr = ev->corr, .cls = ev->class,
-			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name };
+			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name, .bytes = ev->bytes,
+			      .dir = ev->dir, .skipped = ev->skipped };
 	return 0;
 }
 
