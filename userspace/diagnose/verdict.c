@@ -452,9 +452,6 @@ static void say_nothing_to_blame(struct facts *f, double idle_share)
 	}
 	dl_str_addf(f->text, "Batches were ready: the trainer waited for data only %.1f %% of the time; the training step is the limit",
 		    100 * idle_share);
-	if (f->r->waits.calls.gpu_wait_ns * 2 > f->span_ns)
-		dl_str_addf(f->text, ", and in %.0f %% of the time the trainer waited for the GPU, which was at work",
-			    100 * (double)f->r->waits.calls.gpu_wait_ns / (double)f->span_ns);
 	action(f, "Record with GPU data to see whether the GPU or the trainer's own code is the limit");
 }
 
@@ -483,6 +480,16 @@ static void say_all(struct facts *f)
 	say[f->cause](f);
 	if (f->via_lock_ns * 2 > f->cause_ns && f->cause != DL_CAUSE_LOCK && f->cause != DL_CAUSE_GIL)
 		dl_str_add(f->text, ", most of it seen through a lock (the GIL) that it held");
+}
+
+/* Then the GPU is the limit, or nearly. */
+static void say_gpu_at_work(struct facts *f)
+{
+	uint64_t ns = f->r->waits.calls.gpu_wait_ns;
+
+	if (f->span_ns && ns > f->idle_ns && ns * 5 > f->span_ns)
+		dl_str_addf(f->text, "; in %.0f %% of the time the trainer waited for the GPU, which was at work",
+			    100 * (double)ns / (double)f->span_ns);
 }
 
 /* Several trainers with several causes: each is named. */
@@ -523,6 +530,7 @@ int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl
 	find_environment(&f);
 	find_work(&f);
 	say_all(&f);
+	say_gpu_at_work(&f);
 	say_trainers(&f);
 	r->verdict.text = dl_str_take(&text);
 	return !r->verdict.text || f.err ? dl_oom(d) : 0;
