@@ -33,7 +33,6 @@ struct cuda_thread {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, DL_CUDA_CALLS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct dl_cuda_key);
 	__type(value, struct dl_cuda_call);
 } dl_cuda_calls SEC(".maps");

@@ -74,8 +74,8 @@ struct dl_syscall {
 };
 
 /* CUDA's entry points, by the address that they have in a recorded process. */
-#define DL_CUDA_CALLS_MAX 32768
-#define DL_CUDA_THREADS_MAX 16384
+#define DL_CUDA_CALLS_MAX 8192
+#define DL_CUDA_THREADS_MAX 8192
 
 struct dl_cuda_key {
 	__u64 ip;

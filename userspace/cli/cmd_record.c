@@ -234,6 +234,8 @@ int cmd_record(int argc, char **argv)
 	if (!cmd == !o.pid)
 		return dl_usage_error(&dl_cmd_record, cmd ? "give either -p PID or a command, not both" :
 				      "what is to be recorded? Give -p PID or a command");
+	if (o.no_uprobes && o.gpu == GPU_UPROBES)
+		return dl_usage_error(&dl_cmd_record, "--gpu uprobes and --no-uprobes contradict each other");
 	if (!args)
 		return dl_error("out of memory");
 	err = check_rights();
