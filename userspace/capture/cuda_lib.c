@@ -64,9 +64,11 @@ static int add_point(struct cuda_lib *lib, const struct cuda_call *call, uint64_
 {
 	struct cuda_point *p;
 
+	if (lib->points.cnt >= 2 * cuda_call_cnt)
+		return 0;	/* a damaged file */
 	vec_for_each(&lib->points, have) {
-		if (have->off == off || have->call == call)
-			return 0;	/* two names of one function; two functions of one name in a damaged file */
+		if (have->off == off)
+			return 0;	/* two names of one function */
 	}
 	p = vec_push(&lib->points);
 	if (!p)
@@ -92,7 +94,14 @@ static int take_symbol(struct cuda_lib *lib, const struct dl_elf *e, const Elf64
 		lib->simulated |= !strncmp(name, SIMULATED, sizeof(SIMULATED));
 		return 0;
 	}
-	if (type != STT_FUNC || name[0] != 'c' || name[1] != 'u')
+	if (type != STT_FUNC)
+		return 0;
+	/* What nvcc of CUDA 13 calls to launch a kernel is __cudaLaunchKernel(), a function of its own. */
+	if (name[0] == '_' && name[1] == '_') {
+		name += 2;
+		left -= 2;
+	}
+	if (name[0] != 'c' || name[1] != 'u')
 		return 0;
 	call = cuda_call_find(name, left);
 	return call && file_offset(e, sym->st_value, &off) ? add_point(lib, call, off) : 0;

@@ -49,7 +49,7 @@ struct cuda_lib {
 	int fd;
 	char name[64];		/* of the file, without what a terminal would act upon */
 	bool simulated;		/* tests/gpusim */
-	DL_VEC(struct cuda_point) points;	/* by offset, each offset once */
+	DL_VEC(struct cuda_point) points;	/* each offset once */
 };
 
 /* Opens what is mapped and finds its entry points. 0 or -errno; -ENOEXEC when it is no ELF file. */
