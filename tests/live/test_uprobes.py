@@ -332,7 +332,8 @@ def train(where, *options):
 
 
 def slow_loader(where):
-    _, r, trace = train(where, "--data", "jpeg", "--kernel-ms", "3")
+    _, r, trace = train(where, "--data", "python", "--sample-ms", "8", "--batch", "4", "--workers", "1",
+                        "--kernel-ms", "3")
     dlbpf.verdict_is(r, "decode", 0.3)
     text = dlbpf.report_text(trace)
     check("What the GPU ran is not known" in text, "the report does not say what it lacks")
@@ -357,7 +358,9 @@ def item_loop(where):
     check(calls["gpu_waits"] > 10, f"{calls['gpu_waits']} synchronising calls")
     check(calls["gpu_wait_ns"] > waits["total_ns"], f"waited {calls} for the GPU, {waits['total_ns']} for all else")
     check("sync" not in {c["cause"] for c in waits["causes"]}, "waiting for a GPU that works is charged")
-    check("waited for the GPU, which was at work" in r["verdict"]["text"], r["verdict"]["text"])
+    # Where importing took longer than training, it is not worth a word.
+    said = "waited for the GPU, which was at work" in r["verdict"]["text"]
+    equal(said, calls["gpu_wait_ns"] * 10 > waits["wall_ns"], f"said of {waits}: {r['verdict']['text']}")
 
 
 CASES = [every_call, sparse_launches, light, off, own_mounts, static_runtime, stripped_program, no_symbols,
@@ -365,7 +368,8 @@ CASES = [every_call, sparse_launches, light, off, own_mounts, static_runtime, st
 
 
 def have_uprobes():
-    need(os.path.exists("/sys/bus/event_source/devices/uprobe/type"), "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
+    need(os.path.exists("/sys/bus/event_source/devices/uprobe/type"),
+         "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
 
 
 def main():

@@ -487,7 +487,7 @@ static void say_gpu_at_work(struct facts *f)
 {
 	uint64_t ns = f->r->waits.calls.gpu_wait_ns;
 
-	if (f->span_ns && ns > f->idle_ns && ns * 5 > f->span_ns)
+	if (f->span_ns && ns > f->idle_ns && ns * 10 > f->span_ns)
 		dl_str_addf(f->text, "; in %.0f %% of the time the trainer waited for the GPU, which was at work",
 			    100 * (double)ns / (double)f->span_ns);
 }
