@@ -73,6 +73,31 @@ struct dl_syscall {
 	__u8 timeout;		/* enum dl_sc_timeout */
 };
 
+/* CUDA's entry points, by the address that they have in a recorded process. */
+#define DL_CUDA_CALLS_MAX 8192
+#define DL_CUDA_THREADS_MAX 8192
+
+struct dl_cuda_key {
+	__u64 ip;
+	__u32 pid;
+	__u32 reserved;
+};
+
+enum dl_cuda_flag {
+	DL_CUDA_ENTRY_ONLY = 1 << 0,	/* its return is not probed: the call is an instant */
+	DL_CUDA_HAS_KIND = 1 << 1,	/* argument 4 is an enum cudaMemcpyKind */
+	DL_CUDA_HAS_BYTES = 1 << 2,	/* argument 3 is a size */
+};
+
+struct dl_cuda_call {
+	__u32 class;		/* enum dl_gpu_call */
+	__u32 domain;		/* enum dl_gpu_domain */
+	__u32 cbid;
+	__u32 name;		/* STRING.id */
+	__u32 dir;		/* enum dl_gpu_dir that its name tells; 0 none */
+	__u32 flags;		/* enum dl_cuda_flag */
+};
+
 struct dl_losses {
 	__u64 cnt[DL_EV_MAX];	/* by kind; the map's key is enum dl_loss_cause */
 };

@@ -99,6 +99,26 @@ static void random_gpu(struct synth *s)
 	}
 }
 
+/* Calls alone, as uprobes tell of them: nested, across waits, of all sizes. */
+static void random_calls(struct synth *s)
+{
+	uint64_t now = AT(2);
+
+	for (int i = 0; i < 80; i++) {
+		struct dl_ev_gpu_api ev = { .h = { .kind = DL_EV_GPU_API, .size = sizeof(ev), .pid = TRAINER } };
+
+		now += rnd(MS(6));
+		ev.h.ts = now;
+		ev.h.tid = threads[rnd(3)].tid;
+		ev.end = now + rnd(rnd(3) ? MS(1) : MS(20));
+		ev.class = rnd(DL_CALL_GRAPH + 1);
+		ev.bytes = rnd(3) ? rnd(1 << 26) : 0;
+		ev.dir = rnd(DL_GPU_PTOP + 1);
+		ev.skipped = rnd(20);
+		synth_event(s, &ev.h);
+	}
+}
+
 static void random_life(struct synth *s)
 {
 	if (rnd(2))
@@ -107,7 +127,9 @@ static void random_life(struct synth *s)
 		synth_exit(s, AT(150 + rnd(100)), WORKER, WORKER, 0, DL_EX_LAST);
 }
 
-static void one_run(uint64_t seed, uint32_t drop_percent, bool gpu)
+enum gpu { GPU_NONE, GPU_KERNELS, GPU_CALLS };
+
+static void one_run(uint64_t seed, uint32_t drop_percent, enum gpu gpu)
 {
 	struct dl_diagnose_opts opts = { .worst_cnt = 1000 };
 	struct synth *s;
@@ -117,8 +139,10 @@ static void one_run(uint64_t seed, uint32_t drop_percent, bool gpu)
 	s = job_new();
 	synth_foreign(s, STRANGER, STRANGER, "stranger");
 	random_schedule(s, drop_percent);
-	if (gpu)
+	if (gpu == GPU_KERNELS)
 		random_gpu(s);
+	else if (gpu == GPU_CALLS)
+		random_calls(s);
 	random_life(s);
 	if (rnd(4) == 0)
 		opts.from_ts = AT(50);
@@ -130,19 +154,25 @@ static void one_run(uint64_t seed, uint32_t drop_percent, bool gpu)
 TEST(whole_schedules_add_up)
 {
 	for (uint64_t seed = 1; seed <= 300; seed++)
-		one_run(seed, 0, true);
+		one_run(seed, 0, GPU_KERNELS);
 }
 
 TEST(schedules_with_losses_add_up)
 {
 	for (uint64_t seed = 1; seed <= 300; seed++)
-		one_run(seed * 7919, 1 + (uint32_t)(seed % 30), true);
+		one_run(seed * 7919, 1 + (uint32_t)(seed % 30), GPU_KERNELS);
 }
 
 TEST(waits_add_up)
 {
 	for (uint64_t seed = 1; seed <= 300; seed++)
-		one_run(seed * 104729, (uint32_t)(seed % 10), false);
+		one_run(seed * 104729, (uint32_t)(seed % 10), GPU_NONE);
+}
+
+TEST(waits_and_calls_add_up)
+{
+	for (uint64_t seed = 1; seed <= 300; seed++)
+		one_run(seed * 32452843, (uint32_t)(seed % 10), GPU_CALLS);
 }
 
 /* Events of any kind with any content: they need not make sense, but must add up and end. */

@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 #define VMLINUX_BTF "/sys/kernel/btf/vmlinux"
+#define UPROBE_PMU "/sys/bus/event_source/devices/uprobe/type"
 #define LOCKDOWN "/sys/kernel/security/lockdown"
 #define PID_INIT_INO 0xeffffffcU	/* PROC_PID_INIT_INO, include/linux/proc_ns.h */
 
@@ -35,6 +36,8 @@ const struct dl_feature dl_feature_table[DL_FEAT_MAX] = {
 	[DL_FEAT_PSI] = { "task_struct.in_memstall", "whether a thread that stops is reclaiming", "CONFIG_PSI" },
 	[DL_FEAT_CFS_BANDWIDTH] = { "cfs_rq.throttle_count", "whether a thread that stops is over its CPU quota",
 				    "CONFIG_CFS_BANDWIDTH" },
+	[DL_FEAT_UPROBE] = { "uprobes by perf_event_open", "CUDA calls where there is no collector",
+			     "33ea4b24277b, 4.17; CONFIG_UPROBE_EVENTS" },
 	[DL_FEAT_MEMCG] = { "struct mem_cgroup", "which cgroup's limit an OOM kill was for", "CONFIG_MEMCG" },
 };
 
@@ -122,6 +125,7 @@ static void probe_table(struct dl_features *f)
 	has[DL_FEAT_EXIT_EARLY] = dl_features_tp_args(f, "sched_process_exit") >= 2;
 	has[DL_FEAT_PSI] = struct_member(btf, "task_struct", "in_memstall") != 0;
 	has[DL_FEAT_CFS_BANDWIDTH] = struct_member(btf, "cfs_rq", "throttle_count") != 0;
+	has[DL_FEAT_UPROBE] = !access(UPROBE_PMU, R_OK);
 	has[DL_FEAT_MEMCG] = btf__find_by_name_kind(btf, "mem_cgroup", BTF_KIND_STRUCT) > 0;
 }
 

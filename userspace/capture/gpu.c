@@ -411,6 +411,13 @@ int dl_gpu_probe(struct dl_gpu *g, uint32_t pid)
 	return find_proc(g, pid, NULL) ? 1 : attach(g, pid);
 }
 
+bool dl_gpu_gives(const struct dl_gpu *g, uint32_t pid)
+{
+	const struct gpu_proc *p = find_proc(g, pid, NULL);
+
+	return p && p->told != DL_GPU_BUSY && p->told != DL_GPU_FAILED;
+}
+
 int dl_gpu_drain(struct dl_gpu *g, uint64_t now_ts)
 {
 	int err = 0;

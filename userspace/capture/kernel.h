@@ -39,6 +39,22 @@ int dl_kernel_drain(struct dl_kernel *k);
 /* Emits LOSS events for counters that grew since the last call; *ret_total: all losses so far. */
 int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);
 
+/* --- kernel_cuda.c: uprobes on CUDA's entry points, of one process at a time --- */
+
+struct dl_uprobe;
+struct dl_cuda_call;
+
+/* -EOPNOTSUPP where this kernel has no uprobes, or its verifier refused the programs. */
+int dl_kernel_has_uprobes(const struct dl_kernel *k);
+
+/* What lies at an address of a process; call NULL: nothing any more. */
+int dl_kernel_set_cuda_call(struct dl_kernel *k, uint32_t pid, uint64_t ip, const struct dl_cuda_call *call);
+
+/* Probes the entry at this offset of an open file in one process, or the return to its caller. */
+int dl_kernel_uprobe(struct dl_kernel *k, uint32_t pid, int fd, uint64_t off, bool at_return, struct dl_uprobe **ret);
+int dl_kernel_uprobe_fd(const struct dl_uprobe *u);	/* as long as it is open anywhere, the probe is on */
+void dl_kernel_uprobe_off(struct dl_uprobe *u);	/* also when the kernel side is closed; NULL-safe */
+
 /* For the benchmark: run time and run count of each program since load (BPF statistics on). */
 struct dl_prog_stat { const char *name; uint64_t run_cnt, run_ns, recursion_misses; };
 int dl_kernel_prog_stats(const struct dl_kernel *k, struct dl_prog_stat *ret, int max);

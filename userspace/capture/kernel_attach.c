@@ -93,7 +93,7 @@ int dl_kernel_attach(struct dl_kernel *k, struct dl_diag *d)
 		char why[256];
 		int err;
 
-		if (!k->use[i])
+		if (!k->use[i] || r->attach == DL_AT_UPROBE)
 			continue;
 		err = attach_one(k, r);
 		if (!err)

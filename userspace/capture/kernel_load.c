@@ -24,7 +24,8 @@
 #define PROG(sym) .name = #sym, .off = offsetof(struct dlbpf_bpf, progs.sym)
 
 enum { G_SWITCH, G_WAKE, G_WAKE_NEW, G_FORK, G_EXEC, G_EXIT, G_RENAME, G_SIGNAL, G_DELIVER, G_SIGBUS, G_OOM,
-       G_OOM_SIGNAL, G_RECLAIM_BEGIN, G_RECLAIM_END, G_MEMCG_BEGIN, G_MEMCG_END, G_ISSUE, G_COMPLETE, G_MAJOR, G_SAMPLE };
+       G_OOM_SIGNAL, G_RECLAIM_BEGIN, G_RECLAIM_END, G_MEMCG_BEGIN, G_MEMCG_END, G_ISSUE, G_COMPLETE, G_MAJOR, G_SAMPLE,
+       G_CUDA_ENTER, G_CUDA_LEAVE };
 
 const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_switch), "sched_switch", 4, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
@@ -60,6 +61,8 @@ const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_major_rb), NULL, 0, DL_FEAT_VMA_RB, G_MAJOR, DL_SRC_FAULTS, DL_EV_MAJOR_FAULT, DL_AT_MAJOR, false },
 	{ PROG(dl_major), NULL, 0, 0, G_MAJOR, DL_SRC_FAULTS, DL_EV_MAJOR_FAULT, DL_AT_MAJOR, false },
 	{ PROG(dl_sample), NULL, 0, 0, G_SAMPLE, DL_SRC_SAMPLES, DL_EV_SAMPLE, DL_AT_SAMPLE, false },
+	{ PROG(dl_cuda_enter), NULL, 0, DL_FEAT_UPROBE, G_CUDA_ENTER, DL_SRC_GPU, DL_EV_GPU_API, DL_AT_UPROBE, false },
+	{ PROG(dl_cuda_leave), NULL, 0, DL_FEAT_UPROBE, G_CUDA_LEAVE, DL_SRC_GPU, DL_EV_GPU_API, DL_AT_UPROBE, false },
 };
 const int dl_prog_rule_cnt = ARRAY_SIZE(dl_prog_rules);
 _Static_assert(ARRAY_SIZE(dl_prog_rules) <= DL_PROG_MAX, "raise DL_PROG_MAX");

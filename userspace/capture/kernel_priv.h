@@ -24,6 +24,7 @@ enum dl_attach {
 	DL_AT_TP = 0,	/* tp_btf */
 	DL_AT_SAMPLE,	/* the sampling timer of each CPU */
 	DL_AT_MAJOR,	/* the major fault counter of each CPU */
+	DL_AT_UPROBE,	/* on demand: kernel_cuda.c */
 };
 
 /*

@@ -204,7 +204,7 @@ static int first_look(struct dl_recorder *r, bool *ret_exec, struct dl_diag *d)
 		/* A worker that was forked a moment ago has no handlers yet. */
 		dl_tree_look_later(&r->tree, p->pid, 0, dl_now_ns());
 	}
-	if (!err && r->g)
+	if (!err)
 		err = dl_rec_probe_gpus(r, dl_now_ns());
 	if (!err)
 		err = dl_rec_env_sample(r, false);
@@ -218,6 +218,7 @@ static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, s
 {
 	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .verbose = r->o->verbose };
 	const struct dl_gpu_opts gopts = { .mode = r->o->gpu_mode };
+	const struct dl_cuda_opts copts = { .mode = r->o->uprobes, .collector = r->o->gpu_mode };
 	int err;
 
 	raise_fd_limit();
@@ -228,6 +229,8 @@ static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, s
 		err = write_early(r) ? dl_fail_errno(d, r->write_err, "cannot write to %s", r->o->path) : 0;
 	if (!err && r->o->gpu_mode)
 		err = dl_gpu_open(&r->g, &gopts, &r->sink, d);
+	if (!err && r->o->uprobes)
+		err = dl_cuda_open(&r->cuda, r->k, &copts, &r->sink, d);
 	if (!err)
 		err = dl_symbols_open(&r->sym, d);
 	if (err)
@@ -273,6 +276,8 @@ static void last_events(struct dl_recorder *r, struct dl_rec_loop *l)
 	dl_rec_env_sample(r, false);
 	if (r->g)
 		dl_gpu_stop(r->g);	/* waits for the last flush; the kernel side covers it */
+	dl_cuda_close(r->cuda);
+	r->cuda = NULL;
 	dl_kernel_drain(r->k);
 	if (r->has_status)
 		dl_rec_mark(r, DL_MARK_TARGET_EXIT, r->status, "");
@@ -346,6 +351,7 @@ static void rec_fini(struct dl_recorder *r)
 	dl_spawn_close(&r->spawn);
 	dl_symbols_close(r->sym);
 	dl_gpu_close(r->g);
+	dl_cuda_close(r->cuda);
 	dl_kernel_close(r->k);
 	if (r->w)
 		dl_trace_writer_close(r->w, NULL);

@@ -20,7 +20,7 @@ struct dl_record_status {
 	uint32_t processes;		/* alive in its tree, itself included */
 	uint32_t workers;		/* of which are PyTorch workers */
 	uint64_t events, events_per_s, lost, file_bytes;
-	const char *gpu;		/* "CUPTI 13.0 (simulated)", "none", "off" */
+	const char *gpu;		/* "CUPTI 13.0 (simulated)", "uprobes", "none", "off" */
 	const char *gpu_hint;		/* what would give GPU data; "" */
 };
 
@@ -34,7 +34,8 @@ struct dl_record_opts {
 	uint64_t max_sz;		/* bytes; 0 no limit */
 	uint64_t duration_ns;		/* 0 no limit */
 	uint32_t sample_hz;
-	uint32_t gpu_mode;		/* enum dl_gpu_mode */
+	uint32_t gpu_mode;		/* enum dl_gpu_mode, of the collector */
+	uint32_t uprobes;		/* enum dl_gpu_mode, where there is none */
 	bool verbose;
 	const char *record_args;	/* for the trace's description */
 	/* what the user is told; text is one line */

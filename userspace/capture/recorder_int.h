@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "capture/cgroup.h"
+#include "capture/cuda_probe.h"
 #include "capture/env.h"
 #include "capture/gpu.h"
 #include "capture/kernel.h"
@@ -42,6 +43,7 @@ struct dl_recorder {
 	uint64_t invalid;	/* events that the writer refused */
 	struct dl_kernel *k;
 	struct dl_gpu *g;
+	struct dl_cuda *cuda;
 	struct dl_symbols *sym;
 	struct dl_tree tree;
 	struct dl_spawn spawn;

@@ -160,6 +160,9 @@ static int exec_seen(struct dl_recorder *r, const struct dl_ev_exec *ev)
 	p->execed = true;
 	p->looks = 0;
 	p->env = (struct dl_env_proc){};
+	if (r->cuda)
+		dl_cuda_remove(r->cuda, ev->h.pid);
+	p->has_uprobes = false;
 	if (r->sym)
 		dl_symbols_exec(r->sym, ev->h.pid);
 	dl_tree_look_later(&r->tree, ev->h.pid, 0, ev->h.ts);
@@ -184,6 +187,8 @@ static int exit_seen(struct dl_recorder *r, const struct dl_ev_exit *ev)
 	}
 	if (r->g)
 		err = dl_gpu_forget(r->g, ev->h.pid);
+	if (r->cuda)
+		dl_cuda_remove(r->cuda, ev->h.pid);
 	if (r->sym)
 		dl_symbols_exit(r->sym, ev->h.pid);
 	dl_tree_remove(&r->tree, ev->h.pid);

@@ -38,6 +38,38 @@ static uint64_t gpu_period(const struct dl_tree_proc *p)
 	return (p->gpu_looks < 2 ? 2 : 30) * DL_NS_PER_S;
 }
 
+/* A collector that gives records makes probes needless: each call would be there twice. */
+static int probe_calls(struct dl_recorder *r, struct dl_tree_proc *p, uint64_t now)
+{
+	int ret;
+
+	if (p->has_gpu && dl_gpu_gives(r->g, p->pid)) {
+		if (p->has_uprobes)
+			dl_cuda_remove(r->cuda, p->pid);
+		p->has_uprobes = false;
+		return 0;
+	}
+	if (p->has_uprobes)
+		return 0;
+	ret = dl_cuda_probe(r->cuda, p->pid, p->execed ? 0 : p->ppid, p->fd, now);
+	p->has_uprobes = ret > 0;
+	return ret < 0 ? ret : 0;
+}
+
+/* A collector that was busy or had failed may give records at any moment. */
+static int check_doubles(struct dl_recorder *r, uint64_t now)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < r->tree.procs.cnt && !err; i++) {
+		struct dl_tree_proc *p = r->tree.procs.v[i];
+
+		if (p->has_gpu && p->has_uprobes)
+			err = probe_calls(r, p, now);
+	}
+	return err;
+}
+
 int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
 {
 	int left = GPU_LOOKS_AT_ONCE;
@@ -47,12 +79,15 @@ int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
 		struct dl_tree_proc *p = r->tree.procs.v[i];
 		int ret;
 
-		if (p->has_gpu || now < p->next_gpu_ts)
+		if ((p->has_gpu && !r->cuda) || now < p->next_gpu_ts)
 			continue;
-		ret = dl_gpu_probe(r->g, p->pid);
+		ret = p->has_gpu || !r->g ? p->has_gpu : dl_gpu_probe(r->g, p->pid);
 		if (ret < 0 && r->write_err)
 			return ret;
 		p->has_gpu = ret > 0;
+		ret = r->cuda ? probe_calls(r, p, now) : 0;
+		if (ret)
+			return ret;
 		p->gpu_looks++;
 		p->next_gpu_ts = now + gpu_period(p);
 		left--;
@@ -87,7 +122,7 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	int err;
 
 	err = dl_rec_emit_losses(r);
-	if (!err && r->g)
+	if (!err)
 		err = dl_rec_probe_gpus(r, now);
 	if (err)
 		return err;
@@ -105,6 +140,8 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	st.lost = r->lost;
 	st.file_bytes = ws.file_bytes;
 	st.gpu = r->g ? dl_gpu_describe(r->g, l->gpu, sizeof(l->gpu)) : "off";
+	if (r->cuda && dl_cuda_procs(r->cuda))
+		st.gpu = "uprobes";
 	st.gpu_hint = l->hint;
 	l->second_events = ws.events;
 	l->second_ts = now;
@@ -127,7 +164,9 @@ static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 	err = r->g ? dl_gpu_drain(r->g, now) : 0;
 	if (err >= 0)
 		err = dl_rec_due_looks(r, now);
-	if (!err && r->g && r->gpu_wanted)
+	if (!err && r->cuda)
+		err = check_doubles(r, now);
+	if (!err && r->gpu_wanted)
 		err = dl_rec_probe_gpus(r, now);
 	if (!err && r->sym)
 		err = dl_symbols_drain(r->sym, &r->sink);

@@ -33,13 +33,14 @@ struct record_opts {
 	uint64_t pid, duration_ns, max_sz, sample_hz;
 	const char *path;
 	int gpu;
-	bool quiet, verbose, no_report, as_root;
+	bool no_uprobes, quiet, verbose, no_report, as_root;
 };
 
 #define OFF(member) .off = offsetof(struct record_opts, member)
 
-/* In the order of enum dl_gpu_mode. */
-static const char *const gpu_choices[] = { "off", "light", "std", "full", NULL };
+/* In the order of enum dl_gpu_mode, and one more. */
+static const char *const gpu_choices[] = { "off", "light", "std", "full", "uprobes", NULL };
+enum { GPU_UPROBES = DL_GPU_MODE_FULL + 1 };
 
 static const struct dl_opt options[] = {
 	{ .name = "pid", .short_name = 'p', .metavar = "PID", .kind = DL_OPT_U64, OFF(pid), .min = 1,
@@ -55,7 +56,9 @@ static const struct dl_opt options[] = {
 	  .help = "stack samples a second and CPU (default 199); 0 takes none" },
 	{ .name = "gpu", .metavar = "MODE", .kind = DL_OPT_CHOICE, OFF(gpu), .choices = gpu_choices,
 	  .help = "what to ask of the GPU: off, light (copies and waits), std (kernels and launches too; "
-		  "the default), full (every call)" },
+		  "the default), full (every call); uprobes: std, but never by CUPTI" },
+	{ .name = "no-uprobes", .kind = DL_OPT_FLAG, OFF(no_uprobes),
+	  .help = "do not probe the CUDA calls of processes without a collector" },
 	{ .name = "no-report", .kind = DL_OPT_FLAG, OFF(no_report),
 	  .help = "do not print the first lines of the report at the end" },
 	{ .name = "as-root", .kind = DL_OPT_FLAG, OFF(as_root),
@@ -231,6 +234,8 @@ int cmd_record(int argc, char **argv)
 	if (!cmd == !o.pid)
 		return dl_usage_error(&dl_cmd_record, cmd ? "give either -p PID or a command, not both" :
 				      "what is to be recorded? Give -p PID or a command");
+	if (o.no_uprobes && o.gpu == GPU_UPROBES)
+		return dl_usage_error(&dl_cmd_record, "--gpu uprobes and --no-uprobes contradict each other");
 	if (!args)
 		return dl_error("out of memory");
 	err = check_rights();
@@ -244,12 +249,14 @@ int cmd_record(int argc, char **argv)
 	if (cmd && inv.env_lost)
 		dl_progress_note(&ui, "the sudo process has ended: %s gets the environment that sudo made, not "
 				 "the one before it", cmd[0]);
-	if (cmd && o.gpu && set_collector(&inv, &ui))
+	if (cmd && o.gpu && o.gpu != GPU_UPROBES && set_collector(&inv, &ui))
 		return dl_error("out of memory");
 
 	const struct dl_record_opts ro = {
 		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
-		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz, .gpu_mode = (uint32_t)o.gpu,
+		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
+		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
+		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
 		.on_status = dl_progress_on_status, .on_note = dl_progress_on_note, .arg = &ui,
 	};

@@ -59,7 +59,7 @@ static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint
 	c->ns += ns;
 	if (w->via_lock)
 		c->via_lock_ns += ns;
-	if (what->estimated)
+	if (what->estimated || (w->copy_estimated && cause == DL_CAUSE_PCIE))
 		c->estimated_ns += ns;
 	if (what->own_tree)
 		c->own_tree_ns += ns;

@@ -101,12 +101,23 @@ struct dl_trainer_report {
 	struct dl_part part;	/* of all its devices together, or of its waits */
 };
 
-/* Without GPU data: the trainer's waits for batches. */
+/* What a trainer's main thread called, where it is not known what the GPU ran. */
+struct dl_calls_report {
+	bool known;		/* calls were recorded */
+	uint64_t copy_cnt, copy_bytes, copy_ns;	/* ns: waited for the copy itself */
+	uint64_t api_cnt, api_ns;		/* allocations, modules, graphs */
+	uint64_t gpu_wait_cnt, gpu_wait_ns;	/* synchronise and the like, and copies behind other work: the
+						 * GPU was at work */
+	uint64_t launch_cnt;
+};
+
+/* Without GPU data: the trainer's waits for batches, and in calls where they are known. */
 struct dl_waits_report {
 	uint64_t total_ns;	/* adds up with causes exactly */
 	uint64_t wall_ns;
 	uint64_t cnt;
 	struct dl_charge causes[DL_CAUSE_CNT];
+	struct dl_calls_report calls;
 };
 
 struct dl_dist {

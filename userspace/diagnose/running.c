@@ -382,6 +382,7 @@ static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint
 	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
 	struct dl_what copy = { .text = "synchronised with a copy" };
 	struct dl_what own = { .text = "synchronised with a copy on the device" };
+	struct dl_what work = { .text = "synchronised with the GPU, which was at work", .kind = sync->kind, .id = sync->id };
 	bool beside = false;
 
 	while (end > start) {
@@ -392,7 +393,9 @@ static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint
 		if (!c && end - from < COPY_LATENCY_NS && (beside || from > start))
 			c = from > start ? dl_copy_before(p, NULL, from, &before) : dl_copy_before(p, NULL, end + 1, &before);
 		beside = c != NULL;
-		if (!c)
+		if (!c && !p->kernels.cnt)	/* for all that is known */
+			dl_charge(w, DL_CAUSE_GPU, thread, from, end, &work);
+		else if (!c)
 			dl_charge(w, DL_CAUSE_SYNC, thread, from, end, sync);
 		else if (c->dir == DL_GPU_DTOD)
 			dl_charge(w, DL_CAUSE_GPU, thread, from, end, &own);

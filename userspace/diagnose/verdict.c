@@ -473,11 +473,23 @@ static void say_all(struct facts *f)
 	v->cause = f->cause;
 	v->share = (double)f->cause_ns / (double)f->idle_ns;
 	dl_str_addf(f->text, f->r->has_gpu ? "The GPU was idle %.0f %% of the time; in %.0f %% of that " :
+		    f->r->waits.calls.known ?
+		    "The trainer waited for batches and in CUDA's calls %.0f %% of the time; in %.0f %% of that " :
 		    "The trainer waited for batches %.0f %% of the time; in %.0f %% of that ",
 		    100 * idle_share, 100 * v->share);
 	say[f->cause](f);
 	if (f->via_lock_ns * 2 > f->cause_ns && f->cause != DL_CAUSE_LOCK && f->cause != DL_CAUSE_GIL)
 		dl_str_add(f->text, ", most of it seen through a lock (the GIL) that it held");
+}
+
+/* Then the GPU is the limit, or nearly. */
+static void say_gpu_at_work(struct facts *f)
+{
+	uint64_t ns = f->r->waits.calls.gpu_wait_ns;
+
+	if (f->span_ns && ns > f->idle_ns && ns * 10 > f->span_ns)
+		dl_str_addf(f->text, "; in %.0f %% of the time the trainer waited for the GPU, which was at work",
+			    100 * (double)ns / (double)f->span_ns);
 }
 
 /* Several trainers with several causes: each is named. */
@@ -518,6 +530,7 @@ int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl
 	find_environment(&f);
 	find_work(&f);
 	say_all(&f);
+	say_gpu_at_work(&f);
 	say_trainers(&f);
 	r->verdict.text = dl_str_take(&text);
 	return !r->verdict.text || f.err ? dl_oom(d) : 0;

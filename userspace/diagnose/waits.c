@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnose/calls.h"
 #include "diagnose/diagnose.h"
 #include "diagnose/evidence.h"
 #include "diagnose/summary.h"
@@ -22,7 +23,8 @@ static bool is_wait(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	const struct dl_thread *th = &tl->threads.v[thread];
 	const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[seg]);
 
-	if (!w)
+	/* Inside a call of CUDA it waits for the GPU, or for the call: see calls.c. */
+	if (!w || dl_api_at(tl, th, dl_seg_end(th, seg)))
 		return false;
 	if (dl_is_batch_wait(tl, w) || dl_is_handover_wait(tl, w))
 		return true;
@@ -187,18 +189,59 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 }
 
 static int explain_wait(const struct trainer_waits *tw, uint32_t thread, struct dl_gap *gap, bool want_steps,
-			struct dl_ledger *ledger)
+			bool estimated, struct dl_ledger *ledger)
 {
 	struct dl_walk w = { .tl = tw->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
-			     .relabel = DL_CAUSE_CNT };
+			     .copy_estimated = estimated, .relabel = DL_CAUSE_CNT };
 
 	dl_walk_path(&w, thread, gap->end, gap->start);
 	return ledger->err;
 }
 
+static int do_wait(struct trainer_waits *tw, uint64_t start, uint64_t end, bool estimated)
+{
+	const struct dl_proc *p = &tw->tl->procs.v[tw->proc];
+	struct dl_gap gap = { .start = start, .end = end, .proc = tw->proc };
+	int err;
+
+	gap.open = gap.end >= tw->tl->threads.v[p->main].end;
+	err = explain_wait(tw, p->main, &gap, false, estimated, tw->ledger);
+	for (int c = 0; c < DL_CAUSE_CNT; c++)
+		tw->ledger->causes[c].gaps += gap.cause_ns[c] != 0;
+	dl_part_gap(tw->r, tw->tl, &gap);
+	tw->r->waits.total_ns += gap.end - gap.start;
+	tw->r->waits.cnt++;
+	return err ? err : dl_keep_worst(tw->r, &gap, tw->opts->worst_cnt);
+}
+
+/* The waits for batches, and between them those inside calls. */
+static int do_waits(struct trainer_waits *tw, const struct dl_spans *spans, const struct dl_call_waits *calls)
+{
+	uint64_t over = 0;
+	size_t c = 0;
+	int err = 0;
+
+	for (size_t i = 0; i <= spans->cnt && !err; i++) {
+		const uint64_t next = i < spans->cnt ? spans->v[i].start : UINT64_MAX;
+
+		for (; c < calls->cnt && calls->v[c].start < next && !err; c++) {
+			const uint64_t start = calls->v[c].start > over ? calls->v[c].start : over;
+			const uint64_t end = calls->v[c].end < next ? calls->v[c].end : next;
+
+			if (start < end)
+				err = do_wait(tw, start, end, calls->v[c].estimated);
+		}
+		if (i < spans->cnt && !err)
+			err = do_wait(tw, spans->v[i].start, spans->v[i].end, false);
+		over = i < spans->cnt ? spans->v[i].end : over;
+	}
+	return err;
+}
+
 static int do_trainer(struct trainer_waits *tw)
 {
 	const struct dl_proc *p = &tw->tl->procs.v[tw->proc];
+	struct dl_call_waits calls = {};
 	struct dl_spans spans = {};
 	const struct dl_thread *th;
 	int err;
@@ -208,18 +251,12 @@ static int do_trainer(struct trainer_waits *tw)
 	th = &tw->tl->threads.v[p->main];
 	err = dl_wait_spans(tw->tl, p->main, &spans);
 	dl_clip_spans(&spans, tw->opts->from_ts, tw->opts->to_ts);
-	for (size_t i = 0; i < spans.cnt && !err; i++) {
-		struct dl_gap gap = { .start = spans.v[i].start, .end = spans.v[i].end, .proc = tw->proc };
-
-		gap.open = gap.end >= th->end;
-		err = explain_wait(tw, p->main, &gap, false, tw->ledger);
-		for (int c = 0; c < DL_CAUSE_CNT; c++)
-			tw->ledger->causes[c].gaps += gap.cause_ns[c] != 0;
-		dl_part_gap(tw->r, tw->tl, &gap);
-		tw->r->waits.total_ns += gap.end - gap.start;
-		tw->r->waits.cnt++;
-		err = err ? err : dl_keep_worst(tw->r, &gap, tw->opts->worst_cnt);
+	if (!err && p->apis.cnt && !tw->opts->no_gpu) {
+		tw->r->waits.calls.known = true;
+		err = dl_call_waits(tw->tl, p->main, tw->opts->from_ts, tw->opts->to_ts, &calls, &tw->r->waits.calls);
 	}
+	if (!err)
+		err = do_waits(tw, &spans, &calls);
 	if (th->segs.cnt) {
 		uint64_t from = th->segs.v[0].start, to = th->end;
 
@@ -232,6 +269,7 @@ static int do_trainer(struct trainer_waits *tw)
 			dl_part_span(tw->r, tw->proc, to - from);
 		}
 	}
+	vec_free(&calls);
 	vec_free(&spans);
 	return err;
 }
@@ -254,7 +292,7 @@ int dl_find_waits(struct dl_report *r, const struct dl_timeline *tl, const struc
 		struct dl_ledger unused = {};
 
 		memset(g->cause_ns, 0, sizeof(g->cause_ns));
-		err = err ? err : explain_wait(&tw, tl->procs.v[g->proc].main, g, true, &unused);
+		err = err ? err : explain_wait(&tw, tl->procs.v[g->proc].main, g, true, false, &unused);
 		dl_ledger_fini(&unused);
 	}
 	if (!err)

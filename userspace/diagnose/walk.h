@@ -60,6 +60,7 @@ struct dl_walk {
 	struct dl_gap *gap;
 	struct dl_ledger *ledger;	/* NULL: only the gap */
 	bool want_steps;
+	bool copy_estimated;	/* where the copy began was estimated */
 	/* Refilling the GPU after a synchronise: up to budget of the host's own time behind
 	 * sync_end is charged to it, since without it the host would have been that far ahead. */
 	uint32_t sync_thread;

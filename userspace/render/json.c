@@ -124,6 +124,23 @@ static void add_devices(struct jsonb *b, struct json_object *root, const struct 
 	}
 }
 
+static void add_calls(struct jsonb *b, struct json_object *parent, const struct dl_calls_report *c)
+{
+	struct json_object *o;
+
+	if (!c->known)
+		return;
+	o = jb_object(b, parent, "calls");
+	jb_u64(b, o, "copies", c->copy_cnt);
+	jb_u64(b, o, "copy_bytes", c->copy_bytes);
+	jb_u64(b, o, "copy_ns", c->copy_ns);
+	jb_u64(b, o, "others", c->api_cnt);
+	jb_u64(b, o, "others_ns", c->api_ns);
+	jb_u64(b, o, "gpu_waits", c->gpu_wait_cnt);
+	jb_u64(b, o, "gpu_wait_ns", c->gpu_wait_ns);
+	jb_u64(b, o, "launches", c->launch_cnt);
+}
+
 static void add_waits(struct jsonb *b, struct json_object *root, const struct dl_report *r)
 {
 	struct json_object *o = jb_object(b, root, "waits");
@@ -132,6 +149,7 @@ static void add_waits(struct jsonb *b, struct json_object *root, const struct dl
 	jb_u64(b, o, "wall_ns", r->waits.wall_ns);
 	jb_u64(b, o, "count", r->waits.cnt);
 	add_causes(b, o, r->waits.causes, r->waits.total_ns);
+	add_calls(b, o, &r->waits.calls);
 }
 
 static void add_steps(struct jsonb *b, struct json_object *parent, const struct dl_report *r,

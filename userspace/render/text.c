@@ -142,8 +142,13 @@ void tx_warnings(struct tx *t, const struct dl_report *r)
 		warn(t, &any, "The GPU is SIMULATED: a model of one, made of software. Its times are "
 		     "not those of a real device.");
 	if (!r->has_gpu) {
-		warn(t, &any, "No GPU data: this explains the time in which the trainer waited for "
-		     "batches, not the time in which the GPU was idle.");
+		if (r->waits.calls.known)
+			warn(t, &any, "What the GPU ran is not known, only when the trainer called it: this explains "
+			     "the time in which the trainer waited for batches and inside such calls, not the "
+			     "time in which the GPU was idle.");
+		else
+			warn(t, &any, "No GPU data: this explains the time in which the trainer waited for "
+			     "batches, not the time in which the GPU was idle.");
 		if (r->gpu_hint && r->gpu_hint[0])
 			warnf(t, &any, "To get GPU data: %s", r->gpu_hint);
 	}
@@ -323,6 +328,20 @@ void tx_devices(struct tx *t, const struct dl_report *r)
 	}
 }
 
+static void tx_calls(struct tx *t, const struct dl_waits_report *w)
+{
+	const struct dl_calls_report *c = &w->calls;
+	tx_buf a, b, d, e;
+
+	if (!c->known)
+		return;
+	tx_nl(t);
+	tx_paraf(t, 2, "Its calls of CUDA: %s launches, %s copies (%s), %s of memory, modules and graphs.",
+		 tx_cnt(a, c->launch_cnt), tx_cnt(b, c->copy_cnt), tx_size(d, c->copy_bytes), tx_cnt(e, c->api_cnt));
+	tx_paraf(t, 2, "It waited for the GPU itself, which was at work then, %s of %s (%s): that is not counted above.",
+		 tx_ns(a, c->gpu_wait_ns), tx_ns(b, w->wall_ns), tx_pct_of(d, c->gpu_wait_ns, w->wall_ns));
+}
+
 void tx_waits(struct tx *t, const struct dl_report *r)
 {
 	const struct dl_waits_report *w = &r->waits;
@@ -330,17 +349,19 @@ void tx_waits(struct tx *t, const struct dl_report *r)
 
 	if (r->has_gpu)
 		return;
-	tx_head(t, "WAITING FOR BATCHES");
+	tx_head(t, w->calls.known ? "WAITING FOR BATCHES AND CALLS" : "WAITING FOR BATCHES");
 	if (!w->cnt && !w->total_ns) {
 		tx_para(t, 2, "", "The trainer was not seen waiting for a batch.");
+		tx_calls(t, w);
 		return;
 	}
-	tx_paraf(t, 2, "The trainer waited for batches %s of %s (%s), in %s %s.",
+	tx_paraf(t, 2, "The trainer waited for batches%s %s of %s (%s), in %s %s.", w->calls.known ? " and inside calls" : "",
 		 tx_ns(a, w->total_ns), tx_ns(b, w->wall_ns), tx_pct_of(c, w->total_ns, w->wall_ns),
 		 tx_cnt(d, w->cnt), tx_plural(w->cnt, "wait", "waits"));
 	tx_note(t, 2, "Each nanosecond of it is charged to one cause:");
 	tx_nl(t);
 	print_charges(t, w->causes, w->total_ns, "waits");
+	tx_calls(t, w);
 }
 
 static int write_out(const struct dl_str *s, FILE *out, struct dl_diag *d)

@@ -3,6 +3,7 @@
 #include "timeline/threads.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ static int set_blind(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 
 static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 {
+	const uint32_t was = p->gpu_state;
 	const char *text;
-	char **into;
+	char **into, *before, *why;
 	size_t len;
 
 	if (set_blind(p, ev))
@@ -57,8 +59,16 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 	into = ev->state == DL_GPU_BUSY ? &p->gpu_busy : &p->gpu_text;
 	if (!text || !len || (ev->state == DL_GPU_STOPPED && p->gpu_text))
 		return 0;
-	free(*into);
-	*into = strndup(text, len);
+	before = *into;
+	why = was == DL_GPU_BUSY && p->gpu_busy ? p->gpu_busy : before;
+	/* Why there are only uprobes. */
+	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
+		if (asprintf(into, "%.*s; %s", (int)len, text, why) < 0)
+			*into = NULL;
+	} else {
+		*into = strndup(text, len);
+	}
+	free(before);
 	return *into ? 0 : -ENOMEM;
 }
 
@@ -119,7 +129,8 @@ static int add_api(struct dl_timeline *tl, uint32_t proc, const struct dl_ev_gpu
 		th = DL_NONE;
 	*a = (struct dl_api){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			      .thread = (uint32_t)th, .corr = ev->corr, .cls = ev->class,
-			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name };
+			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name, .bytes = ev->bytes,
+			      .dir = ev->dir, .skipped = ev->skipped };
 	return 0;
 }
 

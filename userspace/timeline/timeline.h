@@ -133,6 +133,9 @@ struct dl_api {
 	uint64_t start, end;
 	uint32_t thread;	/* DL_NONE unknown */
 	uint32_t corr, cls, cbid, domain, name;
+	uint64_t bytes;		/* of a copy; 0 unknown */
+	uint32_t dir;		/* of a copy, enum dl_gpu_dir; 0 unknown */
+	uint32_t skipped;	/* launches before it that were left out */
 };
 
 struct dl_kern {		/* a kernel, or a graph as a whole */
