@@ -23,10 +23,10 @@
 #include "capture/proc.h"
 
 #define MS 1000000ULL
-#define FIND_NS (5 * DL_NS_PER_S)	/* for a thread that may be borrowed */
+#define FIND_NS DL_NS_PER_S	/* for a thread that may be borrowed */
 #define TRY_MS 30000			/* an attempt is killed then, which is safe at any time */
 #define FILE_NS (3 * DL_NS_PER_S)	/* the new thread gives up earlier */
-#define LOAD_NS (10 * DL_NS_PER_S)
+#define LOAD_NS (5 * DL_NS_PER_S)
 #define ROUND_NS (5 * MS)
 #define ROUNDS_A_LOOK 20		/* mappings change */
 #define LIBRARY_MAX (64 << 20)

@@ -35,6 +35,7 @@ struct dl_record_opts {
 	uint64_t duration_ns;		/* 0 no limit */
 	uint32_t sample_hz;
 	uint32_t gpu_mode;		/* enum dl_gpu_mode */
+	bool inject;			/* load the collector where it is missing */
 	bool verbose;
 	const char *record_args;	/* for the trace's description */
 	/* what the user is told; text is one line */

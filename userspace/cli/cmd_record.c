@@ -33,7 +33,7 @@ struct record_opts {
 	uint64_t pid, duration_ns, max_sz, sample_hz;
 	const char *path;
 	int gpu;
-	bool quiet, verbose, no_report, as_root;
+	bool quiet, verbose, no_report, as_root, inject;
 };
 
 #define OFF(member) .off = offsetof(struct record_opts, member)
@@ -56,6 +56,9 @@ static const struct dl_opt options[] = {
 	{ .name = "gpu", .metavar = "MODE", .kind = DL_OPT_CHOICE, OFF(gpu), .choices = gpu_choices,
 	  .help = "what to ask of the GPU: off, light (copies and waits), std (kernels and launches too; "
 		  "the default), full (every call)" },
+	{ .name = "inject", .kind = DL_OPT_FLAG, OFF(inject),
+	  .help = "load the collector into processes that use CUDA without it: see docs/GPU.md for what "
+		  "is refused" },
 	{ .name = "no-report", .kind = DL_OPT_FLAG, OFF(no_report),
 	  .help = "do not print the first lines of the report at the end" },
 	{ .name = "as-root", .kind = DL_OPT_FLAG, OFF(as_root),
@@ -231,6 +234,8 @@ int cmd_record(int argc, char **argv)
 	if (!cmd == !o.pid)
 		return dl_usage_error(&dl_cmd_record, cmd ? "give either -p PID or a command, not both" :
 				      "what is to be recorded? Give -p PID or a command");
+	if (o.inject && !o.gpu)
+		return dl_usage_error(&dl_cmd_record, "--inject is for GPU data, and --gpu off wants none");
 	if (!args)
 		return dl_error("out of memory");
 	err = check_rights();
@@ -250,6 +255,7 @@ int cmd_record(int argc, char **argv)
 	const struct dl_record_opts ro = {
 		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
 		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz, .gpu_mode = (uint32_t)o.gpu,
+		.inject = o.inject,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
 		.on_status = dl_progress_on_status, .on_note = dl_progress_on_note, .arg = &ui,
 	};
