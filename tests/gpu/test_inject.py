@@ -443,6 +443,89 @@ def others_cannot_be_traced():
         untouched(p.pid)
 
 
+OWN_MALLOC = """
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Alignas(16) char heap[64 << 20];
+static size_t used;
+
+void *malloc(size_t n)
+{
+	char *p;
+
+	pthread_mutex_lock(&lock);
+	p = heap + used;
+	memcpy(p, &n, sizeof(n));
+	used += (n + 31) & ~(size_t)15;
+	pthread_mutex_unlock(&lock);
+	return p + 16;
+}
+
+void *calloc(size_t n, size_t m) { return malloc(n * m); }
+void free(void *p) { (void)p; }
+
+void *realloc(void *p, size_t n)
+{
+	void *q = malloc(n);
+	size_t had;
+
+	if (p) {
+		memcpy(&had, (char *)p - 16, sizeof(had));
+		memcpy(q, p, had < n ? had : n);
+	}
+	return q;
+}
+
+int main(int argc, char **argv)
+{
+	double x = 1.5, y = argc;
+	int n;
+
+	if (!dlopen(argv[1], RTLD_NOW))
+		return 1;
+	printf("up\\n");
+	fflush(stdout);
+	pthread_mutex_lock(&lock);
+	errno = 0;
+	n = poll(NULL, 0, 6000);
+	printf("%d %d %.1f\\n", n, errno, x * y);
+	pthread_mutex_unlock(&lock);
+	fflush(stdout);
+	getchar();
+	n = poll(NULL, 0, 500);
+	printf("%d %d\\n", n, errno);
+	return 7;
+}
+"""
+
+
+@test
+def puts_a_thread_back_that_holds_a_lock():
+    """The only thread waits in poll() with the lock of a malloc of the program's own."""
+    need_root()
+    path = c_program("ownheap", OWN_MALLOC, "-ldl", "-lpthread", "-fno-builtin")
+    if not path:
+        raise Skip("no C compiler")
+    with Program([path, CUDA]) as p:
+        time.sleep(0.2)
+        out = inject(p.pid)
+        check(out.startswith("error 35 ") and "waited for a lock" in out, out)
+        untouched(p.pid)
+        check(not has_collector(p.pid), "a collector")
+        equal(p.line(), "0 0 3.0", "its wait")
+        p.say("")
+        equal(p.line(), "0 0", "its next wait")
+        equal(p.p.wait(timeout=20), 7, "exit code")
+
+
 # --- end to end ---------------------------------------------------------------------------------------------
 
 @test
