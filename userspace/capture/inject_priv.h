@@ -137,6 +137,7 @@ void inject_borrow(const struct inject_target *t, uint32_t tid, struct inject_tr
 /* A stopped thread. */
 struct inject_stop {
 	struct user_regs_struct regs;	/* as they were */
+	uint32_t code[2];		/* in memory before and at its program counter */
 	struct inject_wait wait;
 	struct user_regs_struct home;	/* set by ptrace: the kernel restarts the call or ends it */
 	struct user_regs_struct self;	/* the same by the thread itself: it restarts the call */
@@ -150,6 +151,7 @@ struct inject_code {
 };
 
 extern const unsigned int inject_machine;	/* EM_ */
+extern const bool inject_can_restart;		/* calls that were made to fail with EINTR */
 
 void inject_code(struct inject_code *ret);
 /* False when the thread is not in a system call. */

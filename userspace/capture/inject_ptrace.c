@@ -262,6 +262,8 @@ static int stop(struct borrow *b)
 		     ptrace(PTRACE_GETREGSET, b->tid, VECTOR_SET, &iov)))
 		err = -errno;
 	b->vector_sz = iov.iov_len;
+	if (!err && peek(b, inject_pc(&b->s.regs) - 4, b->s.code, sizeof(b->s.code)))
+		err = -EAGAIN;
 	if (!err && !inject_stop_read(&b->s))
 		err = -EAGAIN;
 	if (!err && memcmp(&seen, &b->s.wait, sizeof(seen)) && !inject_wait_ok(b->t, &b->s.wait))

@@ -57,6 +57,8 @@ static bool futex_ok(const uint64_t args[6])
 
 static bool call_ok(const struct inject_target *t, const struct inject_wait *w)
 {
+	if (!inject_can_restart && inject_wait_needs_restart(w->nr))
+		return false;
 	switch (w->nr) {
 #ifdef SYS_poll
 	case SYS_poll:

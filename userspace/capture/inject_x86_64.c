@@ -22,6 +22,7 @@
 #define SYSCALL_SZ 2
 
 const unsigned int inject_machine = EM_X86_64;
+const bool inject_can_restart = true;
 
 /* A word of struct inject_data. */
 #define D(off) "dlbpf_inject_code+4096+" #off "(%rip)"
