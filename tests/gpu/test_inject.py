@@ -234,6 +234,35 @@ def busy_processes():
                     end_busy(p, "%s with %s" % (python, parts))
 
 
+def slow_library():
+    """Loading it takes long, since it needs many others."""
+    names = []
+    for i in range(60):
+        names.append("libpart%d.so" % i)
+        check(c_program(names[-1], "int part%d(void);\nint part%d(void) { return %d; }\n" % (i, i, i), "-shared",
+                        "-fPIC", "-Wl,-soname," + names[-1]), "no part")
+    calls = "".join("int part%d(void);\n" % i for i in range(60))
+    body = " + ".join("part%d()" % i for i in range(60))
+    return c_program("libslow.so", calls + "int InitializeInjection(void);\n"
+                     "int InitializeInjection(void) { return %s; }\n" % body, "-shared", "-fPIC", "-Wl,--no-as-needed", "-L" + TMP.name,
+                     "-Wl,-rpath," + TMP.name, *["-l:" + n for n in names])
+
+
+@test
+def children_of_that_moment():
+    """Forked while the loader is at work, a child could not load anything itself."""
+    need_root()
+    library()
+    slow = slow_library()
+    for _ in range(8 * ROUNDS):
+        with busy("/usr/bin/python3", ["fork"]) as p:
+            time.sleep(random.random() * 0.05)
+            out = subprocess.run([os.environ.get("DLBPF_INJECTOR", INJECTOR), str(p.pid), slow],
+                                 stdout=subprocess.PIPE, text=True, timeout=60).stdout.strip()
+            check(OK.match(out), out)
+            end_busy(p, "a process that forks")
+
+
 def children(pid):
     try:
         with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
