@@ -22,7 +22,7 @@ import gputest
 from gputest import (BUILD, COLLECTOR, PYTHON, ROOT, SIM, TOOLS, WORK, Recorder, Session, Skip, Target, check, compare,
                      equal, test)
 
-INJECTOR = os.path.join(TOOLS, "injector")
+INJECTOR = os.environ.get("DLBPF_INJECTOR", os.path.join(TOOLS, "injector"))
 CUDA = os.path.join(SIM, "libcuda.so.1")
 BUSY = os.path.join(ROOT, "tests", "gpu", "inject_busy.py")
 ROUNDS = int(os.environ.get("DLBPF_INJECT_ROUNDS", "1"))
@@ -257,7 +257,7 @@ def children_of_that_moment():
     for _ in range(8 * ROUNDS):
         with busy("/usr/bin/python3", ["fork"]) as p:
             time.sleep(random.random() * 0.05)
-            out = subprocess.run([os.environ.get("DLBPF_INJECTOR", INJECTOR), str(p.pid), slow],
+            out = subprocess.run([INJECTOR, str(p.pid), slow],
                                  stdout=subprocess.PIPE, text=True, timeout=60).stdout.strip()
             check(OK.match(out), out)
             end_busy(p, "a process that forks")
