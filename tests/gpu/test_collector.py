@@ -351,8 +351,9 @@ def the_hint_is_a_command_that_works():
         finally:
             del os.environ["DLBPF_CUPTI_LIB"]
             p.communicate("end\n")
-        check(hint.startswith("start it as: CUDA_INJECTION64_PATH=" + COLLECTOR), hint)
-        command = hint[len("start it as: "):]
+        begin = "record it with --inject, or start it as: "
+        check(hint.startswith(begin + "CUDA_INJECTION64_PATH=" + COLLECTOR), hint)
+        command = hint[len(begin):]
         equal(shlex.split(command)[1:], [PYTHON, script, "--flag=a b"], "the command line")
         p = subprocess.Popen(["sh", "-c", "exec env " + command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              text=True, env=env)

@@ -48,6 +48,9 @@ const char *dl_gpu_describe(const struct dl_gpu *g, char *buf, size_t sz);
  * "" when there is a collector, or when the process does not use CUDA. */
 const char *dl_gpu_hint(const struct dl_gpu *g, uint32_t pid, char *buf, size_t sz);
 
+/* Has it mapped the driver's library? */
+bool dl_gpu_uses_cuda(uint32_t pid);
+
 /* Path of the collector: DLBPF_CUPTI_LIB, beside the program in a build folder, or in ../lib/dlbpf
  * where it is installed. False when it is not there. */
 bool dl_gpu_library(char *buf, size_t sz);

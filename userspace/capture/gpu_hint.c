@@ -74,7 +74,7 @@ static char *read_proc(uint32_t pid, const char *name, size_t max, size_t *ret_s
 	return buf;
 }
 
-static bool uses_cuda(uint32_t pid)
+bool dl_gpu_uses_cuda(uint32_t pid)
 {
 	_cleanup_fclose_ FILE *f = NULL;
 	_cleanup_free_ char *line = NULL;
@@ -162,6 +162,8 @@ static void add_hint(struct dl_str *s, uint32_t pid)
 	}
 	if (set[0])
 		dl_str_addf(s, "another tool is injected (" VARIABLE "=%s), and is called after dlbpf's; ", set);
+	else
+		dl_str_add(s, "record it with --inject, or ");
 	if (!visible_to(pid, lib))
 		dl_str_addf(s, "bind %s into the container, and ", lib);
 	dl_str_add(s, "start it as: " VARIABLE "=");
@@ -180,7 +182,7 @@ const char *dl_gpu_hint(const struct dl_gpu *g, uint32_t pid, char *buf, size_t 
 	buf[0] = '\0';
 	if (g && dl_gpu_knows(g, pid))
 		return buf;
-	if (!uses_cuda(pid))
+	if (!dl_gpu_uses_cuda(pid))
 		return buf;
 	add_hint(&s, pid);
 	if (!s.err && s.s)

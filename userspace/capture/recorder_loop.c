@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* The recorder's loop: what is due, signals, the target's end, and what is told every second. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "capture/inject.h"
 #include "capture/recorder_int.h"
 
 #define MS 1000000ULL
@@ -70,6 +73,31 @@ static int check_doubles(struct dl_recorder *r, uint64_t now)
 	return err;
 }
 
+/* Into a process that uses CUDA and has no collector; once, unless it was not possible just then.
+ * Forked workers have the driver's library mapped but do not use it. */
+static void inject(struct dl_recorder *r, struct dl_tree_proc *p)
+{
+	struct dl_inject_result res;
+	char lib[PATH_MAX], text[256];
+	struct dl_diag d = {};
+	int err;
+
+	if (p->injected || (!p->execed && !p->root) || !dl_gpu_uses_cuda(p->pid))
+		return;
+	if (!dl_gpu_library(lib, sizeof(lib)))
+		return;		/* the hint says so */
+	err = dl_inject(p->pid, lib, &res, &d);
+	p->injected = err != -EAGAIN;
+	if (err) {
+		if (err != -EAGAIN || !p->gpu_looks)
+			dl_rec_note(r, d.msg);
+		return;
+	}
+	snprintf(text, sizeof(text), "loaded the collector into process %u (its thread %u was away for %.1f ms)",
+		 p->pid, res.tid, (double)res.away_ns / 1e6);
+	dl_rec_note(r, text);
+}
+
 int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
 {
 	int left = GPU_LOOKS_AT_ONCE;
@@ -82,6 +110,10 @@ int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
 		if ((p->has_gpu && !r->cuda) || now < p->next_gpu_ts)
 			continue;
 		ret = p->has_gpu || !r->g ? p->has_gpu : dl_gpu_probe(r->g, p->pid);
+		if (!ret && r->g && r->o->inject) {
+			inject(r, p);
+			ret = dl_gpu_probe(r->g, p->pid);
+		}
 		if (ret < 0 && r->write_err)
 			return ret;
 		p->has_gpu = ret > 0;

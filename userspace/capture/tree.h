@@ -27,6 +27,7 @@ struct dl_tree_proc {
 	bool worker;		/* has PyTorch's quartet of signal handlers */
 	bool has_gpu;		/* a collector */
 	bool has_uprobes;	/* on its CUDA calls, for want of one */
+	bool injected;		/* or refused: not to be tried again */
 	uint8_t looks;		/* so far, since it was forked or began its program */
 	uint64_t look_ts;	/* of the last one */
 	uint64_t next_gpu_ts;	/* when to look for a collector again */

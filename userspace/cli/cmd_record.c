@@ -33,7 +33,7 @@ struct record_opts {
 	uint64_t pid, duration_ns, max_sz, sample_hz;
 	const char *path;
 	int gpu;
-	bool no_uprobes, quiet, verbose, no_report, as_root;
+	bool no_uprobes, quiet, verbose, no_report, as_root, inject;
 };
 
 #define OFF(member) .off = offsetof(struct record_opts, member)
@@ -59,6 +59,9 @@ static const struct dl_opt options[] = {
 		  "the default), full (every call); uprobes: std, but never by CUPTI" },
 	{ .name = "no-uprobes", .kind = DL_OPT_FLAG, OFF(no_uprobes),
 	  .help = "do not probe the CUDA calls of processes without a collector" },
+	{ .name = "inject", .kind = DL_OPT_FLAG, OFF(inject),
+	  .help = "load the collector into processes that use CUDA without it: see docs/GPU.md for what "
+		  "is refused" },
 	{ .name = "no-report", .kind = DL_OPT_FLAG, OFF(no_report),
 	  .help = "do not print the first lines of the report at the end" },
 	{ .name = "as-root", .kind = DL_OPT_FLAG, OFF(as_root),
@@ -236,6 +239,9 @@ int cmd_record(int argc, char **argv)
 				      "what is to be recorded? Give -p PID or a command");
 	if (o.no_uprobes && o.gpu == GPU_UPROBES)
 		return dl_usage_error(&dl_cmd_record, "--gpu uprobes and --no-uprobes contradict each other");
+	if (o.inject && (!o.gpu || o.gpu == GPU_UPROBES))
+		return dl_usage_error(&dl_cmd_record, o.gpu ? "--inject is for CUPTI, and --gpu uprobes does without it" :
+				      "--inject is for GPU data, and --gpu off wants none");
 	if (!args)
 		return dl_error("out of memory");
 	err = check_rights();
@@ -257,6 +263,7 @@ int cmd_record(int argc, char **argv)
 		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
 		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
 		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,
+		.inject = o.inject,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
 		.on_status = dl_progress_on_status, .on_note = dl_progress_on_note, .arg = &ui,
 	};
