@@ -28,7 +28,7 @@
 #define DL_GPU_MEMFD "dlbpf-gpu"
 #define DL_GPU_THREAD "dlbpf-gpu"	/* name of the collector's thread: to see it appear */
 #define DL_GPU_RING_MAGIC 0x676e697270676c64ULL	/* "dlgpring" */
-#define DL_GPU_RING_ABI 1
+#define DL_GPU_RING_ABI 2	/* raised when a record with text gets another field */
 #define DL_GPU_RING_HDR_SZ 4096
 #define DL_GPU_RING_MAX_SZ (8U << 20)	/* charged to the job's cgroup */
 #define DL_GPU_BEAT_TIMEOUT_MS 5000

@@ -339,7 +339,7 @@ TEST(a_wrong_header_is_not_believed)
 {
 	static const struct { size_t off; uint32_t val; } bad[] = {
 		{ offsetof(struct dl_gpu_ring, magic), 1 },
-		{ offsetof(struct dl_gpu_ring, abi), 2 },
+		{ offsetof(struct dl_gpu_ring, abi), DL_GPU_RING_ABI + 1 },
 		{ offsetof(struct dl_gpu_ring, hdr_sz), 8192 },
 		{ offsetof(struct dl_gpu_ring, data_sz), 2 * DATA_SZ },
 		{ offsetof(struct dl_gpu_ring, data_sz), DATA_SZ - 8 },

@@ -214,10 +214,18 @@ static int first_look(struct dl_recorder *r, bool *ret_exec, struct dl_diag *d)
 	return err ? dl_fail_errno(d, err, "cannot write the first events to %s", r->o->path) : 0;
 }
 
+static bool is_ours(uint32_t pid, void *arg)
+{
+	const struct dl_recorder *r = arg;
+
+	return dl_tree_find(&r->tree, pid) != NULL;
+}
+
 static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, struct dl_diag *d)
 {
 	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .verbose = r->o->verbose };
 	const struct dl_gpu_opts gopts = { .mode = r->o->gpu_mode };
+	const struct dl_gpu_watch_opts wopts = { .is_ours = is_ours, .arg = r };
 	int err;
 
 	raise_fd_limit();
@@ -228,6 +236,8 @@ static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, s
 		err = write_early(r) ? dl_fail_errno(d, r->write_err, "cannot write to %s", r->o->path) : 0;
 	if (!err && r->o->gpu_mode)
 		err = dl_gpu_open(&r->g, &gopts, &r->sink, d);
+	if (!err && r->o->gpu_mode && dl_gpu_watch_open(&r->watch, &wopts))
+		err = dl_oom(d);
 	if (!err)
 		err = dl_symbols_open(&r->sym, d);
 	if (err)
@@ -273,6 +283,8 @@ static void last_events(struct dl_recorder *r, struct dl_rec_loop *l)
 	dl_rec_env_sample(r, false);
 	if (r->g)
 		dl_gpu_stop(r->g);	/* waits for the last flush; the kernel side covers it */
+	if (r->watch)
+		dl_gpu_watch_emit(r->watch, &r->sink, true);
 	dl_kernel_drain(r->k);
 	if (r->has_status)
 		dl_rec_mark(r, DL_MARK_TARGET_EXIT, r->status, "");
@@ -346,6 +358,7 @@ static void rec_fini(struct dl_recorder *r)
 	dl_spawn_close(&r->spawn);
 	dl_symbols_close(r->sym);
 	dl_gpu_close(r->g);
+	dl_gpu_watch_close(r->watch);
 	dl_kernel_close(r->k);
 	if (r->w)
 		dl_trace_writer_close(r->w, NULL);

@@ -13,6 +13,7 @@
 #include "capture/cgroup.h"
 #include "capture/env.h"
 #include "capture/gpu.h"
+#include "capture/nvml_watch.h"
 #include "capture/kernel.h"
 #include "capture/proc.h"
 #include "capture/recorder.h"
@@ -42,6 +43,7 @@ struct dl_recorder {
 	uint64_t invalid;	/* events that the writer refused */
 	struct dl_kernel *k;
 	struct dl_gpu *g;
+	struct dl_gpu_watch *watch;	/* NVML and sysfs */
 	struct dl_symbols *sym;
 	struct dl_tree tree;
 	struct dl_spawn spawn;
