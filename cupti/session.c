@@ -162,6 +162,18 @@ static void put_drops(void)
 	ring_put(&ev, sizeof(ev), true);
 }
 
+/* "0000:3b:00.0": what tells which of the machine's devices this is, whatever CUDA_VISIBLE_DEVICES says. */
+static uint64_t pci_of(int device)
+{
+	int (*get)(char *, int, int) = (int (*)(char *, int, int))find_driver("cuDeviceGetPCIBusId");
+	unsigned int domain, bus, dev, fn;
+	char text[32] = "";
+
+	if (!get || get(text, sizeof(text), device) || sscanf(text, "%x:%x:%x.%x", &domain, &bus, &dev, &fn) != 4)
+		return 0;
+	return (uint64_t)domain << 16 | (bus & 0xff) << 8 | (dev & 0x1f) << 3 | (fn & 7);
+}
+
 static void put_devices(void)
 {
 	int (*get_cnt)(int *) = (int (*)(int *))find_driver("cuDeviceGetCount");
@@ -176,7 +188,7 @@ static void put_devices(void)
 		size_t mem = 0;
 		struct dl_ev_gpu_device ev = {
 			.h = { .kind = DL_EV_GPU_DEVICE, .cpu = DL_CPU_NONE },
-			.device = (uint32_t)i, .flags = ring_header()->flags,
+			.device = (uint32_t)i, .flags = ring_header()->flags, .pci = pci_of(i),
 		};
 
 		if (get_name(name, sizeof(name), i))

@@ -174,6 +174,29 @@ enum dl_gpu_source_flag {
 	DL_GPU_SIMULATED = 1 << 0,	/* the device is made of software */
 };
 
+enum dl_gpu_match {
+	DL_GPU_MATCH_NONE = 0,	/* which of the machine's devices it is, is not known */
+	DL_GPU_MATCH_PCI,	/* by the PCI address that the process's driver gave */
+	DL_GPU_MATCH_ONLY,	/* there is only one */
+	DL_GPU_MATCH_ENV,	/* by CUDA_VISIBLE_DEVICES as the process was started with */
+};
+
+enum dl_gpu_link_flag {
+	DL_GL_NVML = 1 << 0,	/* NVML knows the device */
+	DL_GL_SYSFS = 1 << 1,	/* so does sysfs */
+	DL_GL_MIG = 1 << 2,	/* it is partitioned (MIG): the figures are those of the whole */
+	DL_GL_SIMULATED = 1 << 3,	/* it is made of software */
+};
+
+enum dl_gpu_sample_flag {
+	DL_GS_UTIL = 1 << 0,
+	DL_GS_MEM = 1 << 1,
+	DL_GS_PROCS = 1 << 2,	/* which processes use it */
+	DL_GS_PROC_MEM = 1 << 3,	/* how much each of them has */
+	DL_GS_PCIE = 1 << 4,
+	DL_GS_LINK = 1 << 5,
+};
+
 enum dl_gpu_dir {
 	DL_GPU_HTOD = 1,
 	DL_GPU_DTOH = 2,

@@ -102,6 +102,23 @@ DEF(cuDeviceGetName, (char *name, int len, int device))
 	return SIM_OK;
 }
 
+/* GPUSIM_PCI_BUS: the bus of device 0 (1); the others follow it downwards where GPUSIM_PCI_REVERSE is
+ * set, as where CUDA orders by speed. */
+DEF(cuDeviceGetPCIBusId, (char *text, int len, int device))
+{
+	const char *bus = getenv("GPUSIM_PCI_BUS");
+	int first = bus ? atoi(bus) : 1;
+
+	if (!sim_ready())
+		return SIM_ERR_NOT_INIT;
+	if (device < 0 || device >= (int)sim_device_cnt())
+		return SIM_ERR_INVALID_DEVICE;
+	if (getenv("GPUSIM_NO_PCI"))
+		return SIM_ERR_INVALID;
+	snprintf(text, (size_t)len, "0000:%02x:00.0", getenv("GPUSIM_PCI_REVERSE") ? first - device : first + device);
+	return SIM_OK;
+}
+
 DEF(cuDeviceTotalMem_v2, (size_t *bytes, int device))
 {
 	(void)device;

@@ -137,6 +137,26 @@ static inline void sample_decode_gap(struct dl_report *r)
 		    "running the data set's code");
 }
 
+/* Memory that grows for half of the run. */
+static inline void sample_gpu(struct dl_report *r)
+{
+	struct dl_gpu_report *g = PUSH(&r->gpus);
+
+	*g = (struct dl_gpu_report){
+		.index = 2, .device = 0, .pid = 4242, .name = strdup("Simulated H100"), .simulated = true, .pci = 0x3b00,
+		.link = { 4, 8, 4, 16, 15753846152ULL }, .numa_node = 1, .samples = 30, .mem_total = 80ULL << 30,
+		.has_mem = true, .has_proc = true, .has_util = true, .has_pcie = true, .used_first = 1ULL << 30,
+		.used_last = 50ULL << 30, .used_peak = 60ULL << 30, .used_peak_ts = T0 + 15 * SEC,
+		.proc_last = 49ULL << 30, .proc_peak = 59ULL << 30, .proc_peak_ts = T0 + 15 * SEC,
+		.util_mean = 0.55, .util_max = 0.97, .mem_util_mean = 0.2, .rx_mean_bps = 2000000000,
+		.rx_max_bps = 9000000000ULL, .tx_mean_bps = 1000000, .tx_max_bps = 2000000, .shared = true,
+	};
+	for (size_t i = 0; i < DL_GPU_CURVE; i++) {
+		g->curve[i] = i < 20 ? (3 * i + 1) << 30 : i == 20 ? 60ULL << 30 : 50ULL << 30;
+		g->proc_curve[i] = g->curve[i] - (1ULL << 30);
+	}
+}
+
 /* A run that waits for decoding, on a simulated GPU. */
 static inline struct dl_report *sample_decode(void)
 {
@@ -177,10 +197,19 @@ static inline struct dl_report *sample_decode(void)
 	sample_decode_gap(r);
 	sample_procs(r);
 	sample_loader(r);
-	*PUSH(&r->copies) = (struct dl_copy_row){ 0, DL_GPU_HTOD, DL_GPU_MEM_PAGEABLE, 412,
-		412 * (147ULL << 20), 6500 * MS, 10100000000ULL, 147ULL << 20 };
-	*PUSH(&r->copies) = (struct dl_copy_row){ 0, DL_GPU_DTOH, DL_GPU_MEM_PINNED, 412, 412 * 4,
-		1 * MS, 0, 4 };
+	*PUSH(&r->copies) = (struct dl_copy_row){
+		.dir = DL_GPU_HTOD, .mem = DL_GPU_MEM_PAGEABLE, .cnt = 412, .bytes = 412 * (147ULL << 20), .ns = 6500 * MS,
+		.best_bps = 10100000000ULL, .median_bytes = 147ULL << 20, .pid = 4242, .overlap_ns = 130 * MS,
+		.call_ns = 6700 * MS, .cpu_ns = 6400 * MS, .called_cnt = 412, .thread_cnt = 412 };
+	*PUSH(&r->copies) = (struct dl_copy_row){ .dir = DL_GPU_DTOH, .mem = DL_GPU_MEM_PINNED, .cnt = 412, .bytes = 412 * 4,
+		.ns = 1 * MS, .median_bytes = 4, .pid = 4242, .small_cnt = 412 };
+	*PUSH(&r->copy_devices) = (struct dl_copy_device){
+		.device = 0, .pid = 4242, .to_device = true, .cnt = 412, .bytes = 412 * (147ULL << 20), .ns = 6500 * MS,
+		.cost_ns = 6700 * MS, .pageable_ns = 6700 * MS, .overlap_ns = 130 * MS, .kernel_ns = 11700 * MS,
+		.best_bps = 10100000000ULL, .median_bytes = 147ULL << 20, .problem = DL_COPY_PAGEABLE, .share = 1,
+		.link = { 4, 8, 4, 16, 15753846152ULL }, .cpu_ns = 6400 * MS, .near_ns = 800 * MS, .has_near = true,
+		.numa_node = 1, .numa_nodes = 2, .dist_min = 21, .dist_max = 21 };
+	sample_gpu(r);
 	*PUSH(&r->absent) = strdup("page-fault times: fexit is refused by this kernel; class and time of "
 				   "faults are estimated from samples");
 	*PUSH(&r->notes) = strdup("10 % of the CPU samples hit only the entry of the fault handler and were "

@@ -129,7 +129,7 @@ TEST(members_stand_in_a_fixed_order)
 {
 	static const char *const order[] = {
 		"schema", "trace", "verdict", "devices", "waits", "processes", "crash", "trainers", "loaders",
-		"copies", "worst", "losses", "absent", "notes",
+		"copies", "copy_devices", "gpus", "worst", "losses", "absent", "notes",
 	};
 	struct dl_report *r = sample_decode();
 	char *text = render(r);
@@ -173,6 +173,12 @@ TEST(values_of_a_gpu_run)
 	CHECK_EQ(num(at(dev, "causes", 2), "own_tree_ns"), 600 * MS);
 	CHECK_STR(str(at(root, "copies", 0), "direction"), "host-to-device");
 	CHECK_STR(str(at(root, "copies", 0), "memory"), "pageable");
+	CHECK_STR(str(at(root, "copy_devices", 0), "problem"), "pageable");
+	CHECK_EQ(num(get(at(root, "copy_devices", 0), "link"), "bytes_per_s"), 15753846152ULL);
+	CHECK_EQ(num(get(at(root, "copy_devices", 0), "numa"), "device_node"), 1);
+	CHECK(!get(get(at(root, "copy_devices", 0), "numa"), "memory_node"));
+	CHECK_EQ(num(get(at(root, "gpus", 0), "memory"), "peak_bytes"), 60ULL << 30);
+	CHECK_STR(str(at(root, "gpus", 0), "pci"), "0000:3b:00.0");
 	CHECK(!get(root, "crash"));
 	json_object_put(root);
 	free(text);

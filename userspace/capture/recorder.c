@@ -214,11 +214,19 @@ static int first_look(struct dl_recorder *r, bool *ret_exec, struct dl_diag *d)
 	return err ? dl_fail_errno(d, err, "cannot write the first events to %s", r->o->path) : 0;
 }
 
+static bool is_ours(uint32_t pid, void *arg)
+{
+	const struct dl_recorder *r = arg;
+
+	return dl_tree_find(&r->tree, pid) != NULL;
+}
+
 static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, struct dl_diag *d)
 {
 	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .verbose = r->o->verbose };
 	const struct dl_gpu_opts gopts = { .mode = r->o->gpu_mode };
 	const struct dl_cuda_opts copts = { .mode = r->o->uprobes, .collector = r->o->gpu_mode };
+	const struct dl_gpu_watch_opts wopts = { .is_ours = is_ours, .arg = r };
 	int err;
 
 	raise_fd_limit();
@@ -231,6 +239,8 @@ static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, s
 		err = dl_gpu_open(&r->g, &gopts, &r->sink, d);
 	if (!err && r->o->uprobes)
 		err = dl_cuda_open(&r->cuda, r->k, &copts, &r->sink, d);
+	if (!err && (r->o->gpu_mode || r->o->uprobes) && dl_gpu_watch_open(&r->watch, &wopts))
+		err = dl_oom(d);
 	if (!err)
 		err = dl_symbols_open(&r->sym, d);
 	if (err)
@@ -278,6 +288,8 @@ static void last_events(struct dl_recorder *r, struct dl_rec_loop *l)
 		dl_gpu_stop(r->g);	/* waits for the last flush; the kernel side covers it */
 	dl_cuda_close(r->cuda);
 	r->cuda = NULL;
+	if (r->watch)
+		dl_gpu_watch_emit(r->watch, &r->sink, true);
 	dl_kernel_drain(r->k);
 	if (r->has_status)
 		dl_rec_mark(r, DL_MARK_TARGET_EXIT, r->status, "");
@@ -352,6 +364,7 @@ static void rec_fini(struct dl_recorder *r)
 	dl_symbols_close(r->sym);
 	dl_gpu_close(r->g);
 	dl_cuda_close(r->cuda);
+	dl_gpu_watch_close(r->watch);
 	dl_kernel_close(r->k);
 	if (r->w)
 		dl_trace_writer_close(r->w, NULL);

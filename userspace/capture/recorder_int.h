@@ -14,6 +14,7 @@
 #include "capture/cuda_probe.h"
 #include "capture/env.h"
 #include "capture/gpu.h"
+#include "capture/nvml_watch.h"
 #include "capture/kernel.h"
 #include "capture/proc.h"
 #include "capture/recorder.h"
@@ -44,6 +45,7 @@ struct dl_recorder {
 	struct dl_kernel *k;
 	struct dl_gpu *g;
 	struct dl_cuda *cuda;
+	struct dl_gpu_watch *watch;	/* NVML and sysfs */
 	struct dl_symbols *sym;
 	struct dl_tree tree;
 	struct dl_spawn spawn;

@@ -286,6 +286,8 @@ int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
 	case DL_EV_OOM_KILL:
 		r->env_wanted = true;
 		return 0;
+	case DL_EV_GPU_DEVICE:
+		return r->watch ? dl_gpu_watch_device(r->watch, (const void *)ev) : 0;
 	case DL_EV_STACK:
 		if (r->sym)
 			stack_seen(r, (const void *)ev);

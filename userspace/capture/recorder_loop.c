@@ -120,6 +120,8 @@ int dl_rec_probe_gpus(struct dl_recorder *r, uint64_t now)
 		ret = r->cuda ? probe_calls(r, p, now) : 0;
 		if (ret)
 			return ret;
+		if ((p->has_gpu || p->has_uprobes) && r->watch)
+			dl_gpu_watch_start(r->watch);
 		p->gpu_looks++;
 		p->next_gpu_ts = now + gpu_period(p);
 		left--;
@@ -161,6 +163,8 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	if (now - l->hint_ts >= 5 * DL_NS_PER_S) {
 		dl_rec_find_hint(r, l);
 		l->hint_ts = now;
+		if (r->watch && l->hint[0])
+			dl_gpu_watch_start(r->watch);	/* CUDA without a collector */
 	}
 	dl_trace_writer_stats(r->w, &ws);
 	st.elapsed_ns = now - l->start_ts;
@@ -200,6 +204,8 @@ static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 		err = check_doubles(r, now);
 	if (!err && r->gpu_wanted)
 		err = dl_rec_probe_gpus(r, now);
+	if (!err && r->watch)
+		err = dl_gpu_watch_emit(r->watch, &r->sink, false);
 	if (!err && r->sym)
 		err = dl_symbols_drain(r->sym, &r->sink);
 	if (!err && (now - r->env_ts >= ENV_NS || (r->env_wanted && now - r->env_ts >= ENV_CRASH_NS)))

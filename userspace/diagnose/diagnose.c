@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "diagnose/copies.h"
 #include "diagnose/summary.h"
 #include "diagnose/walk.h"
 #include "timeline/timeline.h"
@@ -77,7 +78,9 @@ static int make_report(struct dl_report *r, const struct dl_timeline *tl, const 
 		err = dl_sum_procs(r, tl, d);
 	dl_judge_parts(r);
 	if (!err)
-		err = dl_sum_copies(r, tl, d);
+		err = dl_sum_gpus(r, tl, d);
+	if (!err)
+		err = dl_sum_copies(r, tl, opts, d);
 	if (!err)
 		err = dl_sum_losses(r, tl, d);
 	if (!err)

@@ -70,6 +70,19 @@ const char *dl_block_kind_id(enum dl_block_kind kind)
 								block_kind_ids[DL_BLOCK_ON_OTHER];
 }
 
+static const char *const copy_problem_ids[DL_COPY_PROBLEM_CNT] = {
+	[DL_COPY_NONE] = "none",
+	[DL_COPY_TOO_SMALL] = "too-small",
+	[DL_COPY_PAGEABLE] = "pageable",
+	[DL_COPY_NOT_OVERLAPPED] = "not-overlapped",
+	[DL_COPY_LINK] = "link-limited",
+};
+
+const char *dl_copy_problem_id(enum dl_copy_problem problem)
+{
+	return problem < DL_COPY_PROBLEM_CNT ? copy_problem_ids[problem] : copy_problem_ids[DL_COPY_NONE];
+}
+
 static void free_charges(struct dl_charge *causes)
 {
 	for (size_t i = 0; i < DL_CAUSE_CNT; i++)
@@ -112,6 +125,10 @@ void dl_report_free(struct dl_report *r)
 	vec_free(&r->trainers);
 	vec_free(&r->loaders);
 	vec_free(&r->copies);
+	vec_free(&r->copy_devices);
+	vec_for_each(&r->gpus, gpu)
+		free(gpu->name);
+	vec_free(&r->gpus);
 	free_crash(r->crash);
 	vec_free(&r->losses);
 	vec_for_each(&r->absent, text)

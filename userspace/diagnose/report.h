@@ -67,6 +67,80 @@ struct dl_copy_row {
 	uint64_t cnt, bytes, ns;
 	uint64_t best_bps;	/* best rate of a copy of 1 MiB or more, bytes a second; 0 none */
 	uint64_t median_bytes;
+	uint32_t pid;		/* process whose copies these are: its device numbers are its own */
+	uint64_t small_cnt;	/* of less than DL_COPY_SMALL_SZ */
+	uint64_t overlap_ns;	/* of ns, while a kernel of the process ran on the device */
+	uint64_t call_ns;	/* host's time inside the calls that made them, as far as recorded */
+	uint64_t cpu_ns;	/* of which the calling thread was on a CPU */
+	uint64_t called_cnt;	/* copies whose call is known */
+	uint64_t thread_cnt;	/* and of which it is known what the calling thread did */
+};
+
+/* A copy below this costs more by being one than by its bytes: some 10 us, which is 250 KB at 25 GB/s. */
+#define DL_COPY_SMALL_SZ (256U << 10)
+
+/* What is wrong with a device's copies; docs/DIAGNOSIS.md has the rules. */
+enum dl_copy_problem {
+	DL_COPY_NONE = 0,	/* there are none */
+	DL_COPY_TOO_SMALL,
+	DL_COPY_PAGEABLE,
+	DL_COPY_NOT_OVERLAPPED,
+	DL_COPY_LINK,		/* none of these: the link is the limit */
+	DL_COPY_PROBLEM_CNT,
+};
+
+const char *dl_copy_problem_id(enum dl_copy_problem problem);	/* "too-small", as in JSON */
+
+/* A link; 0 unknown. */
+struct dl_link {
+	uint32_t gen, width;		/* the fastest seen while recorded: idle links slow down */
+	uint32_t gen_max, width_max;	/* that device and slot could do */
+	uint64_t bps;			/* bytes a second in one direction, in theory, at gen and width */
+};
+
+/* All copies between the host and one device of one process. */
+struct dl_copy_device {
+	uint32_t device, pid;
+	bool to_device;		/* the direction that cost most, which all of the following is about */
+	uint64_t cnt, bytes, ns;
+	uint64_t cost_ns;	/* of each copy the longer of its time and its call's */
+	uint64_t small_ns, pageable_ns, unknown_ns;	/* of cost_ns: small ones; by kind of host memory */
+	uint64_t overlap_ns;	/* of ns, while a kernel ran */
+	uint64_t kernel_ns;	/* in which a kernel ran at all */
+	uint64_t best_bps;	/* of a copy of 1 MiB or more; 0 none */
+	uint64_t median_bytes;
+	enum dl_copy_problem problem;
+	double share;		/* that decided: of the cost, or what is missing of the overlap, 0 .. 1 */
+	struct dl_link link;
+	/* the thread that copies: its time on a CPU inside the calls, and of that near the device */
+	uint64_t cpu_ns, near_ns;	/* near_ns only where has_near */
+	bool has_near;
+	int32_t numa_node;	/* of the device; -1 unknown */
+	uint32_t numa_nodes, dist_min, dist_max;	/* as in GPU_LINK; 0 unknown */
+};
+
+enum { DL_GPU_CURVE = 40 };	/* stretches of the recording */
+
+/* A device of the machine as NVML saw it. */
+struct dl_gpu_report {
+	int64_t index;		/* NVML's number; -1 NVML does not know it */
+	int64_t device;		/* the process's number of it, as in devices; -1 not known which it is */
+	uint32_t pid;		/* that process, or one that uses it; 0 unknown */
+	char *name;
+	bool simulated, mig;
+	uint64_t pci;		/* as in GPU_DEVICE; 0 unknown */
+	struct dl_link link;
+	int32_t numa_node;	/* -1 unknown */
+	uint64_t samples;
+	uint64_t mem_total;	/* 0 unknown */
+	bool has_mem, has_proc, has_util, has_pcie;	/* whether these are known: */
+	uint64_t used_first, used_last, used_peak, used_peak_ts;
+	uint64_t proc_last, proc_peak, proc_peak_ts;	/* of all recorded processes on it together */
+	double util_mean, util_max, mem_util_mean;	/* NVML's utilisation, 0 .. 1 */
+	uint64_t rx_mean_bps, rx_max_bps, tx_mean_bps, tx_max_bps;
+	bool shared;		/* other processes were seen on it */
+	uint64_t curve[DL_GPU_CURVE];	/* most memory used in each stretch of the recording; 0 no sample */
+	uint64_t proc_curve[DL_GPU_CURVE];
 };
 
 struct dl_device_report {
@@ -196,6 +270,7 @@ struct dl_verdict {
 	bool has_cause;		/* false: nothing to blame, text says why */
 	bool healthy;		/* the GPU is the limit */
 	double share;		/* of the idle time (or of the waits), 0 .. 1 */
+	enum dl_copy_problem copies;	/* of the cause pcie: which kind */
 	char *text;		/* one sentence with the evidence */
 	DL_VEC(char *) actions;
 };
@@ -223,6 +298,8 @@ struct dl_report {
 	DL_VEC(struct dl_trainer_report) trainers;
 	DL_VEC(struct dl_loader_report) loaders;
 	DL_VEC(struct dl_copy_row) copies;
+	DL_VEC(struct dl_copy_device) copy_devices;
+	DL_VEC(struct dl_gpu_report) gpus;
 	struct dl_crash_report *crash;	/* NULL none */
 	DL_VEC(struct dl_loss_row) losses;
 	DL_VEC(char *) absent;		/* what was not to be had, and what would give it */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Processes, copies and losses: sums over the timeline. */
+/* Processes and losses: sums over the timeline. */
 #include "diagnose/summary.h"
 
 #include <errno.h>
@@ -121,76 +121,6 @@ int dl_sum_procs(struct dl_report *r, const struct dl_timeline *tl, struct dl_di
 			return dl_oom(d);
 	}
 	return 0;
-}
-
-/* --- copies --- */
-
-struct sizes { uint64_t *v; size_t cnt, cap; };
-
-static struct dl_copy_row *copy_row(struct dl_report *r, struct sizes **sizes, size_t *cap, const struct dl_copy *c)
-{
-	uint32_t mem = c->dir == DL_GPU_HTOD ? c->src : c->dst;
-	struct dl_copy_row *row;
-
-	for (size_t i = 0; i < r->copies.cnt; i++) {
-		row = &r->copies.v[i];
-		if (row->device == c->device && row->dir == c->dir && row->mem == mem)
-			return row;
-	}
-	if (dl_vec_grow((void **)sizes, r->copies.cnt, cap, 1, sizeof(**sizes)))
-		return NULL;
-	row = vec_push(&r->copies);
-	if (!row)
-		return NULL;
-	memset(&(*sizes)[r->copies.cnt - 1], 0, sizeof(**sizes));
-	row->device = c->device;
-	row->dir = c->dir;
-	row->mem = mem;
-	return row;
-}
-
-static int add_copy(struct dl_report *r, struct sizes **sizes, size_t *cap, const struct dl_copy *c)
-{
-	struct dl_copy_row *row = copy_row(r, sizes, cap, c);
-	uint64_t ns = c->end - c->start, *size;
-
-	if (!row)
-		return -ENOMEM;
-	size = vec_push(&(*sizes)[row - r->copies.v]);
-	if (!size)
-		return -ENOMEM;
-	*size = c->bytes;
-	row->cnt++;
-	row->bytes += c->bytes;
-	row->ns += ns;
-	if (c->bytes >= 1 << 20 && ns) {
-		uint64_t bps = (uint64_t)((double)c->bytes * 1e9 / (double)ns);
-
-		if (bps > row->best_bps)
-			row->best_bps = bps;
-	}
-	return 0;
-}
-
-int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
-{
-	struct sizes *sizes = NULL;
-	size_t cap = 0;
-	int err = 0;
-
-	vec_for_each(&tl->procs, p) {
-		for (size_t i = 0; i < p->copies.cnt && !err; i++)
-			err = add_copy(r, &sizes, &cap, &p->copies.v[i]);
-	}
-	for (size_t i = 0; i < r->copies.cnt && sizes; i++) {
-		if (sizes[i].cnt) {
-			vec_sort(&sizes[i]);
-			r->copies.v[i].median_bytes = sizes[i].v[sizes[i].cnt / 2];
-		}
-		vec_free(&sizes[i]);
-	}
-	free(sizes);
-	return err ? dl_oom(d) : 0;
 }
 
 /* --- losses --- */

@@ -25,7 +25,6 @@ void dl_judge_parts(struct dl_report *r);
 /* Idle, or waiting, for less than this share of the time: there is nothing to blame. */
 #define DL_HEALTHY_SHARE 0.05
 
-int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_find_crash(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "diagnose/copies.h"
 
 #define UNEVEN_BATCHES 8	/* fewer batches say nothing about how even they are */
 #define PREFETCH_DEFAULT 2
@@ -148,33 +149,28 @@ static void say_shm(struct facts *f)
 	action(f, "Reuse buffers where you can: every new batch costs one page fault for each 4 KiB");
 }
 
-static void say_copies(struct facts *f, const struct dl_copy_row *row)
-{
-	char a[32], b[32], c[32];
-
-	dl_str_addf(f->text, ": %s %s in %" PRIu64 " copies, %s/s",
-		    row->mem == DL_GPU_MEM_PAGEABLE ? "pageable" : row->mem == DL_GPU_MEM_PINNED ? "pinned" : "host",
-		    dl_fmt_bytes(a, sizeof(a), row->bytes), row->cnt,
-		    row->ns ? dl_fmt_bytes(b, sizeof(b), (uint64_t)((double)row->bytes * 1e9 / (double)row->ns)) : "?");
-	if (row->mem == DL_GPU_MEM_PAGEABLE)
-		action(f, "Copy from pinned memory: DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True); a pageable copy is staged by the CPU and blocks the trainer");
-	else
-		action(f, "Overlap copies with kernels: prefetch the next batch on a second stream with non_blocking=True");
-	if (row->median_bytes < 256 << 10)
-		action(f, "Copies are small (median %s): pack tensors and copy once", dl_fmt_bytes(c, sizeof(c), row->median_bytes));
-}
-
 static void say_pcie(struct facts *f)
 {
-	const struct dl_copy_row *most = NULL;
+	const struct dl_device_report *dev = NULL;
+	const struct dl_copy_device *most = NULL;
 
-	vec_for_each(&f->r->copies, row) {
-		if (row->dir == DL_GPU_HTOD && (!most || row->ns > most->ns))
-			most = row;
+	/* The device that lost most by it. */
+	vec_for_each(&f->r->devices, it) {
+		if (!dev || it->causes[DL_CAUSE_PCIE].ns > dev->causes[DL_CAUSE_PCIE].ns)
+			dev = it;
 	}
-	dl_str_add(f->text, "batches were being copied to the device");
-	if (most)
-		say_copies(f, most);
+	vec_for_each(&f->r->copy_devices, it) {
+		if (dev && it->pid == dev->pid && it->device == dev->id)
+			most = it;
+	}
+	if (!most) {
+		dl_str_add(f->text, "batches were being copied to the device");
+		return;
+	}
+	f->r->verdict.copies = most->problem;
+	dl_copy_text(f->text, most);
+	if (!f->err)
+		f->err = dl_copy_actions(&f->r->verdict, most);
 }
 
 static void say_storage(struct facts *f)

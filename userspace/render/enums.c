@@ -77,6 +77,21 @@ static const struct dl_enum_name gpu_source_flag[] = {
 	{ DL_GPU_SIMULATED, "simulated" },
 };
 
+static const struct dl_enum_name gpu_match[] = {
+	{ DL_GPU_MATCH_NONE, "none" }, { DL_GPU_MATCH_PCI, "pci" }, { DL_GPU_MATCH_ONLY, "only_one" },
+	{ DL_GPU_MATCH_ENV, "environment" },
+};
+
+static const struct dl_enum_name gpu_link_flag[] = {
+	{ DL_GL_NVML, "nvml" }, { DL_GL_SYSFS, "sysfs" }, { DL_GL_MIG, "mig" },
+	{ DL_GL_SIMULATED, "simulated" },
+};
+
+static const struct dl_enum_name gpu_sample_flag[] = {
+	{ DL_GS_UTIL, "util" }, { DL_GS_MEM, "mem" }, { DL_GS_PROCS, "procs" },
+	{ DL_GS_PROC_MEM, "proc_mem" }, { DL_GS_PCIE, "pcie" }, { DL_GS_LINK, "link" },
+};
+
 static const struct dl_enum_name gpu_dir[] = {
 	{ DL_GPU_HTOD, "host-to-device" }, { DL_GPU_DTOH, "device-to-host" },
 	{ DL_GPU_HTOA, "host-to-array" }, { DL_GPU_ATOH, "array-to-host" },
@@ -170,7 +185,8 @@ static const struct dl_enum_name file_magic[] = {
 static const struct dl_enum tables[] = {
 	TABLE(file_kind), TABLE(switch_flag), TABLE(wake_flag), TABLE(name_flag), TABLE(exit_flag),
 	TABLE(task_flag), TABLE(fault_kind), TABLE(reclaim_kind), TABLE(sigbus_flag), TABLE(oom_flag),
-	TABLE(block_op), TABLE(sample_mode), TABLE(gpu_state), TABLE(gpu_source_flag), TABLE(gpu_dir),
+	TABLE(block_op), TABLE(sample_mode), TABLE(gpu_state), TABLE(gpu_source_flag), TABLE(gpu_match),
+	TABLE(gpu_link_flag), TABLE(gpu_sample_flag), TABLE(gpu_dir),
 	TABLE(gpu_mem), TABLE(gpu_sync_type), TABLE(gpu_domain), TABLE(gpu_call), TABLE(ring),
 	TABLE(loss_cause), TABLE(source), TABLE(mark), TABLE(task_state), TABLE(clone_flag),
 	TABLE(signal_result), TABLE(file_magic),

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "diagnose/report.h"
+#include "render/json_parts.h"
 #include "render/jsonb.h"
 #include "render/text_parts.h"
 #include "render/who.h"
@@ -63,6 +64,7 @@ static void add_verdict(struct jsonb *b, struct json_object *root, const struct 
 	jb_str(b, o, "cause", v->has_cause ? dl_cause_id(v->cause) : NULL);
 	jb_share(b, o, "share", v->has_cause ? v->share : 0);
 	jb_bool(b, o, "healthy", v->healthy);
+	jb_str(b, o, "copies", v->copies ? dl_copy_problem_id(v->copies) : NULL);
 	jb_str(b, o, "text", v->text ? v->text : "");
 	actions = jb_array(b, o, "actions");
 	vec_for_each(&v->actions, text)
@@ -299,6 +301,11 @@ static void add_copies(struct jsonb *b, struct json_object *root, const struct d
 		jb_u64(b, o, "ns", c->ns);
 		jb_u64(b, o, "median_bytes", c->median_bytes);
 		jb_u64(b, o, "best_bytes_per_s", c->best_bps);
+		jb_u64(b, o, "pid", c->pid);
+		jb_u64(b, o, "small_count", c->small_cnt);
+		jb_u64(b, o, "overlap_ns", c->overlap_ns);
+		json_known(b, o, "call_ns", c->call_ns, c->called_cnt > 0);
+		json_known(b, o, "cpu_ns", c->cpu_ns, c->thread_cnt > 0);
 	}
 }
 
@@ -360,6 +367,8 @@ int dl_render_json(const struct dl_report *r, FILE *out, struct dl_diag *d)
 	add_trainers(&b, root, r);
 	add_loaders(&b, root, r);
 	add_copies(&b, root, r);
+	json_copy_devices(&b, root, r);
+	json_gpus(&b, root, r);
 	add_worst(&b, root, r);
 	add_recording(&b, root, r);
 	err = jb_write(&b, root, true, out, d);

@@ -396,6 +396,7 @@ int dl_render_text(const struct dl_report *r, const struct dl_text_opts *opts, F
 		tx_batches(&t, r);
 		tx_processes(&t, r);
 		tx_copies(&t, r);
+		tx_gpus(&t, r);
 		tx_recording(&t, r);
 	}
 	err = t.s.err ? dl_oom(d) : write_out(&t.s, out, d);

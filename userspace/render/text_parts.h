@@ -17,6 +17,8 @@ void tx_processes(struct tx *t, const struct dl_report *r);
 void tx_trainers(struct tx *t, const struct dl_report *r);	/* only where there are several */
 void tx_batches(struct tx *t, const struct dl_report *r);
 void tx_copies(struct tx *t, const struct dl_report *r);
+void tx_copy_devices(struct tx *t, const struct dl_report *r);	/* below it: what is wrong with them */
+void tx_gpus(struct tx *t, const struct dl_report *r);	/* what NVML saw */
 void tx_recording(struct tx *t, const struct dl_report *r);
 
 /* The causes that have time, most first. */

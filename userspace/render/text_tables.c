@@ -346,7 +346,7 @@ void tx_copies(struct tx *t, const struct dl_report *r)
 		TX_LEFT(""), { .title = "GPU", .right = true, .hide = r->devices.cnt < 2 },
 		TX_LEFT("host memory"),
 		TX_RIGHT("copies"), TX_RIGHT("bytes"), TX_RIGHT("median"),
-		TX_RIGHT("time"), TX_RIGHT("rate"), TX_RIGHT("best"),
+		TX_RIGHT("small"), TX_RIGHT("time"), TX_RIGHT("rate"), TX_RIGHT("best"), TX_RIGHT("with kernels"),
 	};
 	struct tx_table tab = { .cols = cols, .col_cnt = ARRAY_SIZE(cols) };
 	bool pageable = false;
@@ -367,11 +367,14 @@ void tx_copies(struct tx *t, const struct dl_report *r)
 		tx_cell(t, &tab, tx_cnt(buf, c->cnt));
 		tx_cell(t, &tab, tx_size(buf, c->bytes));
 		tx_cell(t, &tab, tx_size(buf, c->median_bytes));
+		tx_cell(t, &tab, c->small_cnt ? tx_cnt(buf, c->small_cnt) : "");
 		tx_cell(t, &tab, tx_ns(buf, c->ns));
 		tx_cell(t, &tab, tx_rate(buf, c->bytes, c->ns));
 		tx_cell(t, &tab, tx_rate(buf, c->best_bps, 1000000000));
+		add_share(t, &tab, c->overlap_ns, c->ns);
 	}
 	tx_table_print(t, &tab, 2);
+	tx_copy_devices(t, r);
 	if (pageable)
 		tx_note(t, 2, "From pageable memory the host waits until the copy is made, and it is slower; "
 			"pin_memory=True and .to(device, non_blocking=True) avoid both.");

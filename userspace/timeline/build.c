@@ -241,6 +241,11 @@ static int on_clock(struct dl_timeline *tl, const struct dl_hdr *ev)
 	return keep(&tl->clocks, ev);
 }
 
+static int on_gpu_look(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return keep(&tl->gpu_looks, ev);
+}
+
 static int on_loss(struct dl_timeline *tl, const struct dl_hdr *ev)
 {
 	const struct dl_ev_loss *l = (const void *)ev;
@@ -302,6 +307,8 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_GPU_DROP] = dl_tl_gpu,
 	[DL_EV_GPU_DEVICE] = dl_tl_gpu,
 	[DL_EV_GPU_GRAPH] = dl_tl_gpu,
+	[DL_EV_GPU_LINK] = on_gpu_look,
+	[DL_EV_GPU_SAMPLE] = on_gpu_look,
 	[DL_EV_STRING] = on_string,
 	[DL_EV_LOSS] = on_loss,
 	[DL_EV_ABSENT] = on_absent,
@@ -442,6 +449,7 @@ void dl_timeline_free(struct dl_timeline *tl)
 	kept_free(&tl->crash);
 	kept_free(&tl->env);
 	kept_free(&tl->clocks);
+	kept_free(&tl->gpu_looks);
 	dl_map_fini(&tl->tids);
 	dl_map_fini(&tl->pids);
 	dl_map_fini(&tl->strings);

@@ -251,6 +251,7 @@ struct dl_timeline {
 	struct dl_kept_vec env;	/* ENV_* */
 	uint32_t cpus_online;	/* 0 unknown */
 	struct dl_kept_vec clocks;	/* GPU_CLOCK */
+	struct dl_kept_vec gpu_looks;	/* GPU_LINK, GPU_SAMPLE */
 	struct dl_map tids, pids;	/* the newest thread and process of an id */
 	struct dl_map strings;		/* pid << 32 | id -> index in texts */
 	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
