@@ -93,6 +93,9 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 bool dl_only_spans(const struct dl_timeline *tl, uint32_t thread);
 uint64_t dl_charge_spans(struct dl_walk *w, uint32_t thread, uint64_t floor, uint64_t t);
 
+/* Says which idle is meant, for devices that are known from another tool's trace. */
+int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl);
+
 /* What a thread's running is for, by its role alone. */
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
 
