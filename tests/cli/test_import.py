@@ -218,7 +218,7 @@ def bad_records_are_counted():
                                 x("kernel", "bad", 0, 7, float("nan"), 5, device=0)]
     r = report("--gpu-trace", write_kineto("bad.json", events))
     lost = [row for row in r["losses"] if row["ring"] == "gpu"]
-    check(lost and lost[0]["count"] == 2 if lost and "count" in lost[0] else bool(lost), f"losses: {r['losses']}")
+    check(len(lost) == 1 and lost[0]["count"] == 2, f"losses: {r['losses']}")
     check(r["devices"][0]["kernels"] == 3, "a kernel without a time was taken")
 
 
@@ -241,9 +241,9 @@ def damage():
     check(not os.path.exists(path_of("never.dlbpf")), "half a file was left")
     packed = path_of("cut.json.gz")
     with open(packed, "wb") as f:
-        f.write(gzip.compress(text.encode() + b" " * 100000)[:-20])
+        f.write(gzip.compress(text.encode(), 0)[:-300])  # stored, not deflated: the cut is where it is
     r = report("--gpu-trace", packed)
-    check(any("cut off" in a for a in r["absent"]) or r["devices"][0]["kernels"] == 3, f"{r['absent']}")
+    check(any("cut off" in a for a in r["absent"]), f"{r['absent']}")
     for bad, say in (("[]", "no GPU records"), ("{}", "no traceEvents"), ("", "empty"), ("\x7fELF", "byte 0")):
         with open(broken, "w") as f:
             f.write(bad)
