@@ -7,7 +7,7 @@
 #   make help           everything else
 #
 # Folders hold one library each; a folder may use only those to its left:
-#   base  trace  timeline  diagnose  render  capture*  cli     (* capture uses base and trace only)
+#   base  trace  timeline  diagnose  render  capture*  import*  cli     (* these use base and trace only)
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -38,8 +38,8 @@ WARN := -Wall -Wextra -Wmissing-prototypes -Wstrict-prototypes -Wshadow -Wformat
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=gnu17 $(WARN) $(EXTRA_CFLAGS)
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Iuserspace -I$(O)
-LDLIBS := $(or $(shell $(PKG_CONFIG) --libs libbpf libelf libdw zlib libzstd json-c 2>/dev/null),\
-	-lbpf -lelf -ldw -lz -lzstd -ljson-c) -lm -lpthread
+LDLIBS := $(or $(shell $(PKG_CONFIG) --libs libbpf libelf libdw zlib libzstd json-c sqlite3 2>/dev/null),\
+	-lbpf -lelf -ldw -lz -lzstd -ljson-c -lsqlite3) -lm -lpthread
 LDFLAGS += -Wl,--as-needed
 
 .DELETE_ON_ERROR:
@@ -90,7 +90,7 @@ $(O)/dlbpf.skel.h: $(O)/dlbpf.bpf.o
 
 # --- userspace ---------------------------------------------------------------------------------
 
-FOLDERS := base trace timeline diagnose render capture cli
+FOLDERS := base trace timeline diagnose render capture import cli
 objs = $(patsubst %.c,$(O)/%.o,$(sort $(wildcard userspace/$(1)/*.c)))
 $(foreach f,$(FOLDERS),$(eval OBJS_$(f) := $(call objs,$(f))))
 LIBS := $(patsubst %,$(O)/lib/%.a,$(FOLDERS))
@@ -109,7 +109,7 @@ $(O)/lib/$(1).a: $(OBJS_$(1))
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_lib,$(f))))
 
-LINK_ORDER := cli capture render diagnose timeline trace base
+LINK_ORDER := cli import capture render diagnose timeline trace base
 LINK_LIBS := $(patsubst %,$(O)/lib/%.a,$(LINK_ORDER))
 
 $(O)/dlbpf: $(OBJS_cli) $(LINK_LIBS)
@@ -142,7 +142,8 @@ upto_timeline := timeline trace base
 upto_diagnose := diagnose timeline trace base
 upto_render := render diagnose timeline trace base
 upto_capture := capture trace base
-upto_cli := cli capture render diagnose timeline trace base
+upto_import := import trace base
+upto_cli := cli import capture render diagnose timeline trace base
 
 SYNTH_OBJS := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/synth/*.c)))
 

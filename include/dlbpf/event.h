@@ -168,6 +168,7 @@ enum dl_gpu_state {
 	DL_GPU_BUSY,		/* another tool holds CUPTI */
 	DL_GPU_FAILED,
 	DL_GPU_STOPPED,
+	DL_GPU_IMPORTED,	/* from another tool's trace */
 };
 
 enum dl_gpu_source_flag {
@@ -244,6 +245,14 @@ enum dl_gpu_call {
 	DL_CALL_FREE,
 	DL_CALL_MODULE,		/* module or library load */
 	DL_CALL_GRAPH,		/* graph instantiation and capture */
+};
+
+enum dl_span_kind {
+	DL_SPAN_NONE = 0,
+	DL_SPAN_DATA,		/* takes the next batch from whoever makes it */
+	DL_SPAN_DATA_INLINE,	/* makes the next batch itself: num_workers=0 */
+	DL_SPAN_STEP,		/* one step of the profiler's schedule */
+	DL_SPAN_OP,		/* an operator of the framework */
 };
 
 /* Rings 0 .. DL_RING_SCHED_MAX - 1 are those of groups of CPUs. */

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Replays the corpora of fuzz_trace and fuzz_frame, and mutations of them, under the sanitizers.
+"""Replays the corpora of fuzz_trace, fuzz_frame and fuzz_kineto, and mutations of them, under the sanitizers.
 
     test_trace.py --seeds        writes the seeds anew
     test_trace.py --libfuzzer    builds the targets with clang's libFuzzer (package libclang-rt-*-dev)
@@ -14,13 +14,15 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("DLBPF_BUILD", os.path.join(ROOT, "build"))
 CORPUS = os.path.join(ROOT, "tests", "fuzz", "corpus")
-MUTATIONS = {"trace": 600, "frame": 4000}
+MUTATIONS = {"trace": 600, "frame": 4000, "kineto": 3000}
+MADE_BY_HAND = {"kineto"}
 
 
 def build(name, libfuzzer=False):
     out = os.path.join(BUILD, "tests", "fuzz", "libfuzzer" if libfuzzer else "", name)
     sources = [f"tests/fuzz/{name}.c"]
-    for folder in ("trace", "base"):
+    imports = name == "fuzz_kineto"
+    for folder in ("import", "trace", "base") if imports else ("trace", "base"):
         sources += sorted(glob.glob(f"userspace/{folder}/*.c", root_dir=ROOT))
     headers = glob.glob("userspace/*/*.h", root_dir=ROOT) + glob.glob("tests/fuzz/*.h", root_dir=ROOT)
     headers += glob.glob("include/dlbpf/*", root_dir=ROOT)
@@ -32,7 +34,7 @@ def build(name, libfuzzer=False):
     if libfuzzer:
         cmd = [os.environ.get("CLANG", "clang"), "-fsanitize=fuzzer,address,undefined", "-DDLBPF_LIBFUZZER"]
     cmd += ["-std=gnu17", "-O1", "-g", "-fno-sanitize-recover=undefined", "-D_GNU_SOURCE", "-Iinclude", "-Iuserspace", "-Itests"]
-    subprocess.run(cmd + sources + ["-lzstd", "-lz", "-o", out], cwd=ROOT, check=True)
+    subprocess.run(cmd + sources + ["-lzstd", "-lz"] + ["-lsqlite3"] * imports + ["-o", out], cwd=ROOT, check=True)
     return out
 
 
@@ -56,7 +58,7 @@ def replay(kind):
 
 def main():
     if sys.argv[1:] == ["--seeds"]:
-        for kind in MUTATIONS:
+        for kind in MUTATIONS.keys() - MADE_BY_HAND:
             os.makedirs(os.path.join(CORPUS, kind), exist_ok=True)
         subprocess.run([build("trace_seeds"), CORPUS], check=True)
         return 0

@@ -23,7 +23,8 @@ MAY_INCLUDE = {
     "diagnose": {"base", "trace", "timeline"},
     "render": {"base", "trace", "timeline", "diagnose"},
     "capture": {"base", "trace"},
-    "cli": {"base", "trace", "timeline", "diagnose", "render", "capture"},
+    "import": {"base", "trace"},
+    "cli": {"base", "trace", "timeline", "diagnose", "render", "capture", "import"},
 }
 # Headers of libbpf, of the kernel's BPF and of the embedded objects, and who may see them.
 BPF_HEADER = re.compile(r'^(bpf/|linux/bpf|linux/btf|dlbpf\.skel\.h|vmlinux\.h)')

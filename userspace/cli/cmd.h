@@ -13,10 +13,14 @@ extern const struct dl_cmd dl_cmd_record;
 extern const struct dl_cmd dl_cmd_report;
 extern const struct dl_cmd dl_cmd_info;
 extern const struct dl_cmd dl_cmd_dump;
+extern const struct dl_cmd dl_cmd_import;
+extern const struct dl_cmd dl_cmd_annotate;
 
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
+int cmd_import(int argc, char **argv);
+int cmd_annotate(int argc, char **argv);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "cli/cmd.h"
+#include "cli/gputrace.h"
 #include "cli/report_brief.h"
 #include "cli/term.h"
 #include "diagnose/diagnose.h"
@@ -17,6 +18,7 @@ struct report_opts {
 	int color;
 	uint64_t worst;
 	struct dl_opt_time from, to;
+	const char *gpu_trace;
 };
 
 #define OFF(member) .off = offsetof(struct report_opts, member)
@@ -33,6 +35,9 @@ static const struct dl_opt options[] = {
 	  .max = 1000, .help = "show the N longest gaps step by step (default 5)" },
 	{ .name = "no-gpu", .kind = DL_OPT_FLAG, OFF(no_gpu),
 	  .help = "explain the trainer's waits for batches even where there are GPU data" },
+	{ .name = "gpu-trace", .metavar = "TRACE", .kind = DL_OPT_STR, OFF(gpu_trace),
+	  .help = "what the GPU did is in TRACE, which PyTorch's profiler (JSON) or Nsight Systems (SQLite) has made of the "
+		  "same run; without FILE only TRACE is reported" },
 	{ .name = "color", .metavar = "WHEN", .kind = DL_OPT_CHOICE, OFF(color),
 	  .choices = dl_color_choices, .help = "colours: auto (on a terminal), always or never" },
 	{ }
@@ -53,6 +58,25 @@ const struct dl_cmd dl_cmd_report = {
 	.opts = options,
 	.fn = cmd_report,
 };
+
+/* The recording, or another tool's trace, or both in one. */
+static int open_trace(const struct report_opts *o, int argc, char **argv, int first, struct dl_trace **ret,
+		      const char **ret_path)
+{
+	struct dl_diag d = {};
+	int err;
+
+	if (!o->gpu_trace)
+		return dl_cli_trace_open(&dl_cmd_report, argc, argv, first, ret, ret_path);
+	*ret_path = o->gpu_trace;
+	if (argc > first) {
+		err = dl_cli_trace_path(&dl_cmd_report, argc, argv, first, ret_path);
+		if (err)
+			return err;
+	}
+	err = dl_gputrace_open(o->gpu_trace, argc > first ? *ret_path : NULL, ret, NULL, &d);
+	return err ? dl_cli_failed(err, &d) : DL_EXIT_OK;
+}
 
 static void report_free_p(struct dl_report **r)
 {
@@ -77,7 +101,7 @@ int cmd_report(int argc, char **argv)
 
 	if (!dl_opts_begin(&dl_cmd_report, argc, argv, &o, &first, &err))
 		return err;
-	err = dl_cli_trace_open(&dl_cmd_report, argc, argv, first, &t, &path);
+	err = open_trace(&o, argc, argv, first, &t, &path);
 	if (err)
 		return err;
 	err = dl_cli_window(&dl_cmd_report, t, &o.from, &o.to, &how.from_ts, &how.to_ts);

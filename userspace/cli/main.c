@@ -18,6 +18,8 @@ static const struct dl_cmd *const commands[] = {
 	&dl_cmd_report,
 	&dl_cmd_info,
 	&dl_cmd_dump,
+	&dl_cmd_import,
+	&dl_cmd_annotate,
 };
 
 static void print_usage(FILE *out)

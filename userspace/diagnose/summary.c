@@ -259,5 +259,7 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 		err = note_estimates(r, tl);
 	if (!err)
 		err = note_blind(r, tl);
+	if (!err)
+		err = dl_note_imported(r, tl);
 	return err ? dl_oom(d) : 0;
 }

@@ -310,8 +310,39 @@ static void say_gpu(struct facts *f)
 	action(f, "Fewer and larger kernels: torch.compile, CUDA graphs, fused optimisers");
 }
 
+static void say_data(struct facts *f)
+{
+	bool by_itself = false;
+
+	vec_for_each(&f->tl->procs, p)
+		by_itself |= p->loads_inline;
+	dl_str_add(f->text, by_itself ? "the trainer itself was making batches (num_workers=0)" :
+		   "the trainer was waiting for its next batch");
+	say_detail(f);
+	if (by_itself)
+		action(f, "Use worker processes: DataLoader(..., num_workers=N, pin_memory=True, persistent_workers=True)");
+	action(f, "A GPU trace alone does not say why batches came late: record the run with dlbpf record -p PID, and give both to dlbpf report --gpu-trace");
+}
+
+/* Only another tool's GPU trace is there: what it cannot know is no loss. */
+static bool only_gpu_trace(const struct dl_timeline *tl)
+{
+	bool imported = false, switches = false;
+
+	vec_for_each(&tl->procs, p)
+		imported |= p->gpu_state == DL_GPU_IMPORTED;
+	vec_for_each(&tl->threads, th)
+		switches |= th->has_switches;
+	return imported && !switches;
+}
+
 static void say_unexplained(struct facts *f)
 {
+	if (only_gpu_trace(f->tl)) {
+		dl_str_add(f->text, "the host had not asked for more work yet, and was in no call or operator that the GPU trace knows");
+		action(f, "Record the run with dlbpf record -p PID, and give both to dlbpf report --gpu-trace: what the host did is not in a GPU trace");
+		return;
+	}
 	dl_str_add(f->text, "dlbpf does not know why");
 	if (f->r->lost)
 		dl_str_addf(f->text, "; %" PRIu64 " events were lost", f->r->lost);
@@ -326,7 +357,7 @@ static void (*const say[DL_CAUSE_CNT])(struct facts *f) = {
 	[DL_CAUSE_GIL] = say_gil, [DL_CAUSE_LOCK] = say_lock, [DL_CAUSE_STARTUP] = say_startup,
 	[DL_CAUSE_HOST] = say_host, [DL_CAUSE_CUDA_API] = say_cuda_api, [DL_CAUSE_SYNC] = say_sync,
 	[DL_CAUSE_NETWORK] = say_network, [DL_CAUSE_SLEEP] = say_sleep, [DL_CAUSE_EXTERNAL] = say_external,
-	[DL_CAUSE_GPU] = say_gpu,
+	[DL_CAUSE_GPU] = say_gpu, [DL_CAUSE_DATA] = say_data,
 };
 
 static void add_charges(const struct dl_charge *causes, uint64_t ns[DL_CAUSE_CNT],

@@ -396,6 +396,10 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 			dl_charge(w, DL_CAUSE_UNEXPLAINED, thread, floor, t, &lost);
 			return;
 		}
+		if (dl_only_spans(w->tl, thread)) {
+			t = dl_charge_spans(w, thread, floor, t);
+			continue;
+		}
 		if (seg == DL_NONE) {
 			/* Before its birth a thread is what its creator did. */
 			if (th->start && th->creator != DL_NONE && visit(&visited, th->creator, t)) {

@@ -89,6 +89,14 @@ bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg);
 /* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end);
 
+/* spans.c: is all that is known of the thread what a GPU trace of another tool says? Then charges the last
+ * piece of (floor, t] by that, and returns where it begins. */
+bool dl_only_spans(const struct dl_timeline *tl, uint32_t thread);
+uint64_t dl_charge_spans(struct dl_walk *w, uint32_t thread, uint64_t floor, uint64_t t);
+
+/* Says which idle is meant, for devices that are known from another tool's trace. */
+int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl);
+
 /* What a thread's running is for, by its role alone. */
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
 

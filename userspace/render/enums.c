@@ -71,6 +71,7 @@ static const struct dl_enum_name sample_mode[] = {
 static const struct dl_enum_name gpu_state[] = {
 	{ DL_GPU_NONE, "none" }, { DL_GPU_COLLECTOR, "collector" }, { DL_GPU_UPROBES, "uprobes" },
 	{ DL_GPU_BUSY, "busy" }, { DL_GPU_FAILED, "failed" }, { DL_GPU_STOPPED, "stopped" },
+	{ DL_GPU_IMPORTED, "imported" },
 };
 
 static const struct dl_enum_name gpu_source_flag[] = {
@@ -121,6 +122,11 @@ static const struct dl_enum_name gpu_call[] = {
 	{ DL_CALL_MEMSET, "memset" }, { DL_CALL_SYNC, "sync" }, { DL_CALL_ALLOC, "alloc" },
 	{ DL_CALL_HOST_ALLOC, "host_alloc" }, { DL_CALL_FREE, "free" }, { DL_CALL_MODULE, "module" },
 	{ DL_CALL_GRAPH, "graph" },
+};
+
+static const struct dl_enum_name span_kind[] = {
+	{ DL_SPAN_NONE, "none" }, { DL_SPAN_DATA, "data" }, { DL_SPAN_DATA_INLINE, "data_inline" },
+	{ DL_SPAN_STEP, "step" }, { DL_SPAN_OP, "op" },
 };
 
 static const struct dl_enum_name ring[] = {
@@ -189,7 +195,7 @@ static const struct dl_enum tables[] = {
 	TABLE(gpu_link_flag), TABLE(gpu_sample_flag), TABLE(gpu_dir),
 	TABLE(gpu_mem), TABLE(gpu_sync_type), TABLE(gpu_domain), TABLE(gpu_call), TABLE(ring),
 	TABLE(loss_cause), TABLE(source), TABLE(mark), TABLE(task_state), TABLE(clone_flag),
-	TABLE(signal_result), TABLE(file_magic),
+	TABLE(signal_result), TABLE(file_magic), TABLE(span_kind),
 };
 
 /* Fields whose meaning names no enumeration of ours. */

@@ -276,6 +276,11 @@ static int on_absent(struct dl_timeline *tl, const struct dl_hdr *ev)
 	return *at ? 0 : -ENOMEM;
 }
 
+static int on_span(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return dl_tl_span(tl, (const void *)ev);
+}
+
 static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_SWITCH] = on_switch,
 	[DL_EV_WAKE] = on_wake,
@@ -309,6 +314,7 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_GPU_GRAPH] = dl_tl_gpu,
 	[DL_EV_GPU_LINK] = on_gpu_look,
 	[DL_EV_GPU_SAMPLE] = on_gpu_look,
+	[DL_EV_SPAN] = on_span,
 	[DL_EV_STRING] = on_string,
 	[DL_EV_LOSS] = on_loss,
 	[DL_EV_ABSENT] = on_absent,
@@ -328,7 +334,9 @@ static int finish(struct dl_timeline *tl)
 	err = dl_tl_classify(tl);
 	if (!err)
 		err = dl_tl_cpus(tl);
-	return err ? err : dl_tl_gpu_finish(tl);
+	if (!err)
+		err = dl_tl_gpu_finish(tl);
+	return err ? err : dl_tl_spans_finish(tl);
 }
 
 static int read_all(struct dl_timeline *tl, struct dl_trace *t)
@@ -428,6 +436,9 @@ void dl_timeline_free(struct dl_timeline *tl)
 		vec_free(&th->woke);
 		vec_free(&th->samples);
 		vec_free(&th->apis);
+		vec_free(&th->in_data);
+		vec_free(&th->in_calls);
+		vec_free(&th->in_costly);
 	}
 	vec_for_each(&tl->procs, p)
 		proc_fini(p);

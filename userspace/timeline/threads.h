@@ -23,6 +23,8 @@ int dl_tl_cpus(struct dl_timeline *tl);
 /* Inside timeline/: GPU records, see gpu.c. */
 int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev);
 int dl_tl_gpu_finish(struct dl_timeline *tl);
+int dl_tl_span(struct dl_timeline *tl, const struct dl_ev_span *ev);
+int dl_tl_spans_finish(struct dl_timeline *tl);
 
 /* Classifies stacks and samples once all symbols are known, see stacks.c. */
 int dl_tl_classify(struct dl_timeline *tl);

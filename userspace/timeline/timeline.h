@@ -96,6 +96,10 @@ enum dl_smp_class {
 	DL_SMP_CNT,
 };
 
+/* Sorted, disjoint intervals. */
+struct dl_span { uint64_t start, end; };
+struct dl_spans { struct dl_span *v; size_t cnt, cap; };
+
 struct dl_thread {
 	uint32_t tid, nstid;
 	uint32_t proc;		/* index; DL_NONE for a foreign thread */
@@ -116,16 +120,15 @@ struct dl_thread {
 	DL_VEC(struct dl_woke) woke;
 	DL_VEC(struct dl_smp) samples;
 	DL_VEC(uint32_t) apis;	/* indices in the process's apis, in order of start */
+	struct dl_spans in_data;	/* a profiler saw it wait for or make a batch */
+	struct dl_spans in_calls;	/* and in operators of the framework, or in calls of the driver */
+	struct dl_spans in_costly;	/* of which calls that explain time by themselves: all but launches */
 	/* while building */
 	uint64_t run_wake_ts;	/* a wake met while running */
 	uint32_t switches;
 	bool has_switches;
 	uint64_t last_out_ts;
 };
-
-/* Sorted, disjoint intervals. */
-struct dl_span { uint64_t start, end; };
-struct dl_spans { struct dl_span *v; size_t cnt, cap; };
 
 struct dl_mem { uint64_t ts, anon, file, shmem, swap, pgtables; };
 
@@ -176,6 +179,7 @@ struct dl_proc {
 	uint32_t generation;	/* of its loader: 0, 1, ... when workers are made anew */
 	uint32_t group;		/* worker: workers that were made together have the same */
 	uint64_t gil_addr;	/* futex address of its GIL; 0 unknown */
+	bool loads_inline;	/* trainer: a profiler saw it make batches itself */
 	bool loader_threads;	/* trainer: has threads that load */
 	struct dl_spans starting;	/* trainer: it makes workers */
 	struct dl_spans loading;	/* trainer: it has workers */
