@@ -7,6 +7,7 @@
 #include "agent.h"
 #include "compat.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -20,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+OLD_SYMBOL(dlopen);
+OLD_SYMBOL(dlsym);
 OLD_SYMBOL(pthread_create);
 OLD_SYMBOL(pthread_attr_init);
 OLD_SYMBOL(pthread_attr_destroy);
@@ -160,12 +163,14 @@ static int turn(uint32_t want)
 	}
 	if (!recorder_lives(want))
 		return 0;
-	if (session_running() && want != ring_header()->state)
-		stop();
-	if (!session_running())
+	if (!session_running()) {
 		try_start(want);
-	else
+	} else if (want != ring_header()->state) {
+		session_switch(want);
+		set_state(want);
+	} else {
 		session_flush();
+	}
 	return session_running() ? period_ms() : FLUSH_MAX_MS / 4;
 }
 
@@ -247,19 +252,45 @@ static bool start_thread(void)
 	return !err;
 }
 
-/* What the driver calls; 1 is success, and failing here must not fail cuInit(). */
-__attribute__((visibility("default"))) int InitializeInjection(void)
+/* The driver loads one library: DLBPF_CHAIN_INJECTION names another tool's, which comes after us. */
+static void chain(void)
+{
+	const char *path = getenv("DLBPF_CHAIN_INJECTION");
+	int (*init)(void) = NULL;
+	void *lib;
+
+	if (!path || !path[0])
+		return;
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (lib)
+		init = (int (*)(void))dlsym(lib, "InitializeInjection");
+	if (!init && ring_header())
+		ring_set_text("DLBPF_CHAIN_INJECTION names no injection library: %.64s", path);
+	else if (init && init != InitializeInjection)
+		init();
+}
+
+static void set_up(void)
 {
 	const char *off = getenv("DLBPF_GPU_DISABLE");
 
-	if ((off && off[0] && strcmp(off, "0")) || atomic_exchange(&agent.loaded, true))
-		return 1;
-	agent.pid = getpid();
+	if (off && off[0] && strcmp(off, "0"))
+		return;
 	if (ring_open())
-		return 1;
+		return;
 	if (pthread_atfork(NULL, NULL, in_child) || atexit(at_exit) || !start_thread()) {
 		agent.dead = true;
 		ring_leave();
 	}
+}
+
+/* What the driver calls; 1 is success, and failing here must not fail cuInit(). */
+__attribute__((visibility("default"))) int InitializeInjection(void)
+{
+	if (atomic_exchange(&agent.loaded, true))
+		return 1;
+	agent.pid = getpid();
+	set_up();
+	chain();
 	return 1;
 }

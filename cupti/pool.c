@@ -21,6 +21,9 @@
 static struct {
 	uint8_t *mem;
 	_Atomic uint64_t free;
+	_Atomic uint64_t out;	/* CUPTI has it; or another tool, which CUPTI gave it to */
+	_Atomic uint64_t request_cnt;	/* buffers that CUPTI asked for, so far */
+	_Atomic uint64_t done_cnt;	/* buffers with records in them that came back, so far */
 	_Atomic int32_t done;	/* completed: index + 1 of the newest, 0 none */
 	int32_t next[BUF_CNT];
 	size_t valid[BUF_CNT];
@@ -49,6 +52,7 @@ void pool_request(uint8_t **buf, size_t *size, size_t *max_records)
 
 	*size = BUF_SZ;
 	*max_records = 0;	/* as many as fit */
+	atomic_fetch_add(&pool.request_cnt, 1);
 	do {
 		if (!set) {
 			uint32_t i = atomic_fetch_add(&pool.spare, 1) % SPARE_CNT;
@@ -58,6 +62,7 @@ void pool_request(uint8_t **buf, size_t *size, size_t *max_records)
 		}
 		bit = set & -set;
 	} while (!atomic_compare_exchange_weak(&pool.free, &set, set & ~bit));
+	atomic_fetch_or(&pool.out, bit);
 	*buf = pool.mem + (size_t)BUF_SZ * (unsigned int)__builtin_ctzll(bit);
 }
 
@@ -76,8 +81,14 @@ void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t
 		valid = BUF_SZ;
 	if (i >= BUF_CNT) {
 		atomic_fetch_add(&pool.lost_bytes, valid);
+		atomic_fetch_add(&pool.done_cnt, 1);
 		return;
 	}
+	/* Twice the same, or one that was given up meanwhile: somebody else may be filling it. */
+	if (!(atomic_fetch_and(&pool.out, ~(1ULL << i)) & 1ULL << i))
+		return;
+	if (valid)
+		atomic_fetch_add(&pool.done_cnt, 1);
 	pool.valid[i] = valid;
 	head = atomic_load(&pool.done);
 	do {
@@ -119,6 +130,21 @@ void pool_trim(void)
 		if (set & 1ULL << i)
 			madvise(pool.mem + (size_t)BUF_SZ * i, BUF_SZ, MADV_DONTNEED);
 	atomic_fetch_or(&pool.free, set);
+}
+
+void pool_reclaim(void)
+{
+	atomic_fetch_or(&pool.free, atomic_exchange(&pool.out, 0));
+}
+
+uint64_t pool_request_cnt(void)
+{
+	return atomic_load(&pool.request_cnt);
+}
+
+uint64_t pool_done_cnt(void)
+{
+	return atomic_load(&pool.done_cnt);
 }
 
 uint64_t pool_lost_cnt(void)
