@@ -51,6 +51,70 @@ while True:
               % (len(missing), len(want), [(clocks[-1].ts - f(ends)) // 1000000 for f in (min, max) if ends]))
         stopped = [e for e in s.r.events("gpu_source") if e.state == 5][0]
         check("without a last flush" in stopped.text, stopped.text)
+        # It says how much may be missing: from the last pair to when the end was seen.
+        said = int(stopped.text.split("up to ")[1].split()[0])
+        check(said * 1_000_000 <= stopped.ts - clocks[-1].ts < (said + 1) * 1_000_000, stopped.text)
+
+
+@test
+def every_hard_end_leaves_what_was_flushed_and_says_so():
+    code = """
+import ctypes, signal
+dev = gpusim.Device()
+s = dev.stream()
+dev.synchronize()
+say("up")
+wait("go")
+for _ in range(200):
+    s.kernels(10, ms=1, name="k")
+    s.synchronize()
+say("done")
+%s
+"""
+    for end, rc in (("os._exit(3)", 3), ("os.abort()", -signal.SIGABRT),
+                    ("signal.signal(signal.SIGSEGV, signal.SIG_DFL); ctypes.string_at(8)", -signal.SIGSEGV)):
+        with Session(code=code % end) as s:
+            s.r.wait_on()
+            s.t.say("go")
+            s.t.expect("done")
+            s.t.end(rc)
+            s.r.wait_for("the end", lambda: [e for e in s.r.events("gpu_source") if e.state == 5])
+            s.r.stop()
+            clock = s.r.events("gpu_clock")[-1].ts
+            got = {e.corr for e in s.r.events("gpu_kernel")}
+            want = {x[CORR] for x in read_truth(s.path)["kernel"] if x[END] < clock - 50_000_000}
+            check(want and not want - got, "%s: %d of %d kernels are missing" % (end, len(want - got), len(want)))
+            stopped = [e for e in s.r.events("gpu_source") if e.state == 5][0]
+            check("without a last flush: GPU records of up to " in stopped.text, stopped.text)
+
+
+@test
+def a_spawned_child_has_nothing_of_the_parents():
+    code = """
+import subprocess
+dev = gpusim.Device()
+s = dev.stream()
+dev.synchronize()
+say("up")
+wait("go")
+look = "import os; print([x for x in (os.readlink('/proc/self/fd/' + f) for f in os.listdir('/proc/self/fd') "
+look += "if os.path.exists('/proc/self/fd/' + f)) if 'dlbpf' in x], 'dlbpf-gpu' in open('/proc/self/maps').read())"
+for close in (True, False):
+    s.kernels(20, ms=2, name="k")
+    say(subprocess.run([sys.executable, "-c", look], close_fds=close, stdout=subprocess.PIPE, text=True).stdout.strip())
+    s.synchronize()
+say("done")
+wait("end")
+"""
+    with Session(code=code) as s:
+        s.r.wait_on()
+        s.t.say("go")
+        s.t.expect("[] False")
+        s.t.expect("[] False")
+        s.t.expect("done")
+        s.r.stop()
+        s.truth, s.events = read_truth(s.path), s.r.events()
+        compare(s, kinds={"kernel": "gpu_kernel"})
 
 
 @test

@@ -28,6 +28,9 @@ void dl_gpu_close(struct dl_gpu *g);	/* switches off what it switched on; NULL-s
  * repeat. Returns 1 when there is one, 0 when not, -errno. */
 int dl_gpu_probe(struct dl_gpu *g, uint32_t pid);
 
+/* Another mode, for all of them, while they record; what both modes have is recorded without a gap. */
+void dl_gpu_set_mode(struct dl_gpu *g, uint32_t mode);
+
 /* Beats, drains and emits what can be converted. Returns events emitted or -errno of the sink. */
 int dl_gpu_drain(struct dl_gpu *g, uint64_t now_ts);
 
