@@ -72,7 +72,9 @@ static int check(struct dl_sink *sink, const struct dl_hdr *ev)
 /* Sealed or not, of a good size or not, even no memfd at all. */
 static int make_memory(uint64_t *x, size_t *ret_sz)
 {
-	static const size_t odd[] = { 0, 1, 4095, 4096, 8191, 16384 + 1, 1UL << 33, DL_GPU_RING_HDR_SZ + (12U << 20) };
+	static const size_t odd[] = {
+		0, 1, 4095, 4096, 8191, 16384 + 1, 1UL << 33, DL_GPU_RING_HDR_SZ + (12U << 20),
+	};
 	unsigned int kind = next(x) % 8;
 	size_t sz = DL_GPU_RING_HDR_SZ + (4096U << next(x) % 5);
 	int fd = memfd_create(DL_GPU_MEMFD, MFD_CLOEXEC | MFD_ALLOW_SEALING);
