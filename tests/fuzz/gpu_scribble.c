@@ -219,8 +219,6 @@ int main(int argc, char **argv)
 		close(ready[0]);
 		record();
 	}
-	/* Some of what they wrote passes for records: else nothing was tried. */
-	MUST(cnt < 50 || emitted > 0);
 	printf("%llu seeds, %llu events\n", cnt, (unsigned long long)emitted);
 	return 0;
 }
