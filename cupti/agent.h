@@ -58,18 +58,17 @@ const struct call *call_find(unsigned int domain, uint32_t cbid);
 
 /* --- pool.c: buffers for CUPTI -------------------------------------------------------------- */
 
-/* 0 or -errno; cheap to repeat. Buffers that another tool was handed instead of us never come back: when
- * too few are left, they are made anew. */
-int pool_open(void);
+int pool_open(void);	/* 0 or -errno; cheap to repeat */
 void pool_request(uint8_t **buf, size_t *size, size_t *max_records);
 void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid);
 /* Takes what was completed: walk(buf, valid) for each, then the buffer is free again. */
 void pool_drain(void (*walk)(uint8_t *buf, size_t valid));
 void pool_trim(void);	/* gives the memory of free buffers back */
 uint64_t pool_lost_cnt(void);	/* records, estimated from their bytes, that found no buffer */
-/* Another tool's buffers with records in them that we were handed: all, or those with records of what the
- * device did. */
-uint64_t pool_foreign_cnt(bool device_only);
+uint64_t pool_done_cnt(void);	/* buffers with records in them that came back */
+uint64_t pool_request_cnt(void);	/* buffers that CUPTI asked for */
+/* CUPTI has none of ours any more: those that it gave to another tool are free again. */
+void pool_reclaim(void);
 
 /* --- find.c --------------------------------------------------------------------------------- */
 
@@ -78,49 +77,71 @@ enum find_result { FIND_OK = 0, FIND_LATER, FIND_NONE };
 /* Fills in the table once; later calls repeat the answer. path: which library it is. */
 enum find_result find_cupti(struct cupti_api_table *ret, char *path, size_t sz, bool *ret_simulated,
 			    bool *ret_loaded_here);
+bool find_torch(void);	/* PyTorch is in the process */
 /* A function of the driver, which is in the process; NULL where it has none. */
 void *find_driver(const char *symbol);
+
+/* --- use.c: CUPTI's interface, in the version that this session uses ------------------------------- */
+
+/* 0, CUPTI_ABI_ERR_SUBSCRIBERS when another tool has it, or another error. */
+cupti_result use_open(const struct cupti_api_table *cupti);
+void use_close(void);
+const char *use_holder(void);	/* the other tool's name; "" unknown */
+bool use_is_v2(void);		/* several subscribers, each with buffers and kinds of its own */
+void use_options(bool ours);	/* false: back to the defaults */
+cupti_result use_register(void);
+cupti_result use_kind(int kind, bool on);
+bool use_has_call_filter(void);
+void use_call(unsigned int domain, uint32_t cbid, bool on);
+cupti_result use_next_record(uint8_t *buf, size_t valid, uint8_t **rec);
+cupti_result use_timestamp(uint64_t *ret);
+cupti_result use_dropped(size_t *ret);
+/* False when one of the kinds is off; true also where this CUPTI cannot be asked. */
+bool use_kinds_left(const int *kinds, size_t cnt);
+bool use_can_ask_kinds(void);
 
 /* --- convert.c ------------------------------------------------------------------------------ */
 
 struct convert_counts {
 	uint64_t unknown;	/* records of a kind CUPTI's walker stops at, or too short */
 	uint64_t zero;		/* records without timestamps */
-	uint64_t records;	/* all that came */
+	uint64_t beats;		/* of others.c; they go no further */
+	uint64_t work;		/* kernels, copies and memsets */
+	uint64_t asked, waits;	/* calls that succeeded: launches and copies; synchronisation */
 };
 
-void convert_begin(const struct cupti_api_table *cupti, unsigned int mode, uint32_t pid);
+void convert_begin(const struct cupti_api_table *cupti, uint32_t pid);
+void convert_mode(unsigned int mode);
 void convert_buffer(uint8_t *buf, size_t valid);
 const struct convert_counts *convert_counts(void);
-/* Does it hold records of what the device did? Callable on any thread. */
-bool convert_has_device_records(uint8_t *buf, size_t valid);
 
-/* --- watch.c -------------------------------------------------------------------------------- */
+/* --- others.c: other tools that use CUPTI in this process ------------------------------------------ */
 
-enum watch_result { WATCH_OURS = 0, WATCH_LOST, WATCH_TOOK };
+enum others_sign {
+	OTHERS_NONE = 0,
+	OTHERS_OFF,	/* records come to us, but kinds were switched off */
+	OTHERS_QUIET,	/* they may have been: calls are recorded and no work */
+	OTHERS_TAKEN,	/* records go to somebody else */
+};
 
-/* left_on: calls that we once left on may have been put in buffers of the other tool's since. */
-void watch_begin(uint64_t now, bool left_on);
-void watch_beat(void);	/* before a flush */
-/* After a flush: do records come to us (OURS), to another tool that came later (LOST), or did we take them
- * from one that was there (TOOK)? *ret_until: CLOCK_MONOTONIC up to which they came. */
-enum watch_result watch_look(uint64_t now, uint64_t *ret_until);
-/* None came for some flushes, though not for long enough to be sure. */
-bool watch_doubts(void);
+void others_begin(uint64_t now);
+/* After each flush. kinds: what should be on; lost: records lost so far. */
+enum others_sign others_look(const int *kinds, size_t cnt, uint64_t now, uint64_t lost);
+/* Whether kinds that should be on are off, where this CUPTI can be asked. */
+bool others_kinds_gone(const int *kinds, size_t cnt, uint64_t now);
+uint64_t others_ours_ns(void);	/* CLOCK_MONOTONIC at which all was well for the last time */
 
 /* --- session.c ------------------------------------------------------------------------------ */
 
 /* 0 when mode is in force; -EBUSY another tool holds CUPTI; -EAGAIN ask again later; else failed. */
 int session_start(unsigned int mode);
-/* 0, or -EBUSY when another tool has the records now: the session is over, and CUPTI as that tool left it. */
-int session_flush(void);
+/* Another mode without an interruption of what both record. */
+void session_switch(unsigned int mode);
+/* Whether the record of the beat's call is on. */
+void use_beat(bool on);
+void session_flush(void);
 void session_stop(void);
 bool session_running(void);
-/* The recorder has gone: the next one may ask again what another tool had. */
-void session_forget(void);
-/* Switches off what was left on when another tool took over, once that is over. Returns how long until then in
- * ms, -1 when nothing is left. */
-int session_tidy(void);
 
 /* --- inject.c ------------------------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 static struct {
 	const struct cupti_api_table *cupti;
 	unsigned int mode;
-	uint32_t pid, tid;	/* the tid is that of the collector's thread */
+	uint32_t pid, own_tid;
 	size_t kernel_sz;	/* what this library's kernel records measure */
 	struct convert_counts cnt;
 } conv;
@@ -27,19 +27,23 @@ static size_t measure(uint32_t kind)
 
 	for (size_t i = 0; i < sizeof(buf) / sizeof(buf[0]); i++)
 		buf[i] = kind;
-	if (conv.cupti->next_record((uint8_t *)buf, sizeof(buf), &rec) ||
-	    conv.cupti->next_record((uint8_t *)buf, sizeof(buf), &rec))
+	if (use_next_record((uint8_t *)buf, sizeof(buf), &rec) ||
+	    use_next_record((uint8_t *)buf, sizeof(buf), &rec))
 		return 0;
 	return (size_t)(rec - (uint8_t *)buf);
 }
 
-void convert_begin(const struct cupti_api_table *cupti, unsigned int mode, uint32_t pid)
+void convert_begin(const struct cupti_api_table *cupti, uint32_t pid)
 {
 	conv.cupti = cupti;
-	conv.mode = mode;
 	conv.pid = pid;
-	conv.tid = (uint32_t)syscall(SYS_gettid);
+	conv.own_tid = (uint32_t)syscall(SYS_gettid);
 	conv.kernel_sz = measure(CUPTI_ABI_KIND_CONCURRENT_KERNEL);
+}
+
+void convert_mode(unsigned int mode)
+{
+	conv.mode = mode;
 }
 
 const struct convert_counts *convert_counts(void)
@@ -144,14 +148,20 @@ static void put_api(const uint8_t *rec)
 		.class = c ? c->class : DL_CALL_OTHER,
 	};
 
-	if (driver && a->cbid == CUPTI_ABI_CU_DRIVER_GET_VERSION && a->tid == conv.tid)
-		return;		/* watch_beat() */
+	if (driver && a->cbid == CUPTI_ABI_DRIVER_GET_VERSION && a->tid == conv.own_tid) {
+		conv.cnt.beats++;
+		return;
+	}
 	if (conv.mode != DL_GPU_MODE_FULL && !c)
 		return;
 	if (conv.mode == DL_GPU_MODE_LIGHT && !c->light)
 		return;
 	if (timeless(a->start, a->end))
 		return;
+	if (c && !a->ret) {
+		conv.cnt.asked += c->class == DL_CALL_LAUNCH || c->class == DL_CALL_COPY;
+		conv.cnt.waits += c->class == DL_CALL_SYNC;
+	}
 	if (!name && conv.cupti->callback_name &&
 	    conv.cupti->callback_name(driver ? CUPTI_ABI_DOMAIN_DRIVER : CUPTI_ABI_DOMAIN_RUNTIME,
 				      a->cbid, &name))
@@ -189,17 +199,18 @@ static const struct {
 	uint32_t kind;
 	uint32_t min_sz;	/* up to the last field read */
 	void (*put)(const uint8_t *rec);
+	bool work;
 } kinds[] = {
-	{ CUPTI_ABI_KIND_CONCURRENT_KERNEL, offsetof(struct cupti_kernel, submitted), put_kernel },
-	{ CUPTI_ABI_KIND_KERNEL, offsetof(struct cupti_kernel, submitted), put_kernel },
-	{ CUPTI_ABI_KIND_RUNTIME, sizeof(struct cupti_api), put_api },
-	{ CUPTI_ABI_KIND_DRIVER, sizeof(struct cupti_api), put_api },
-	{ CUPTI_ABI_KIND_MEMCPY, sizeof(struct cupti_memcpy), put_memcpy },
-	{ CUPTI_ABI_KIND_SYNC, sizeof(struct cupti_sync), put_sync },
-	{ CUPTI_ABI_KIND_MEMSET, offsetof(struct cupti_memset, flags), put_memset },
-	{ CUPTI_ABI_KIND_MEMCPY_P2P, sizeof(struct cupti_memcpy_p2p), put_memcpy_p2p },
-	{ CUPTI_ABI_KIND_GRAPH_TRACE, sizeof(struct cupti_graph_trace), put_graph },
-	{ CUPTI_ABI_KIND_OVERHEAD, sizeof(struct cupti_overhead), put_overhead },
+	{ CUPTI_ABI_KIND_CONCURRENT_KERNEL, offsetof(struct cupti_kernel, submitted), put_kernel, true },
+	{ CUPTI_ABI_KIND_KERNEL, offsetof(struct cupti_kernel, submitted), put_kernel, true },
+	{ CUPTI_ABI_KIND_RUNTIME, sizeof(struct cupti_api), put_api, false },
+	{ CUPTI_ABI_KIND_DRIVER, sizeof(struct cupti_api), put_api, false },
+	{ CUPTI_ABI_KIND_MEMCPY, sizeof(struct cupti_memcpy), put_memcpy, true },
+	{ CUPTI_ABI_KIND_SYNC, sizeof(struct cupti_sync), put_sync, false },
+	{ CUPTI_ABI_KIND_MEMSET, offsetof(struct cupti_memset, flags), put_memset, true },
+	{ CUPTI_ABI_KIND_MEMCPY_P2P, sizeof(struct cupti_memcpy_p2p), put_memcpy_p2p, true },
+	{ CUPTI_ABI_KIND_GRAPH_TRACE, sizeof(struct cupti_graph_trace), put_graph, true },
+	{ CUPTI_ABI_KIND_OVERHEAD, sizeof(struct cupti_overhead), put_overhead, false },
 };
 
 static void put_record(const uint8_t *rec, size_t left)
@@ -210,6 +221,7 @@ static void put_record(const uint8_t *rec, size_t left)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (kinds[i].kind != kind)
 			continue;
+		conv.cnt.work += kinds[i].work;
 		if (left < kinds[i].min_sz)
 			conv.cnt.unknown++;
 		else
@@ -219,34 +231,17 @@ static void put_record(const uint8_t *rec, size_t left)
 	/* A kind that was not asked for, of known size: another subscriber's. Not a loss. */
 }
 
-bool convert_has_device_records(uint8_t *buf, size_t valid)
-{
-	uint8_t *rec = NULL;
-	uint32_t kind;
-
-	while (conv.cupti && !conv.cupti->next_record(buf, valid, &rec)) {
-		if (rec < buf || rec + sizeof(kind) > buf + valid)
-			break;
-		memcpy(&kind, rec, sizeof(kind));
-		if (kind == CUPTI_ABI_KIND_CONCURRENT_KERNEL || kind == CUPTI_ABI_KIND_KERNEL ||
-		    kind == CUPTI_ABI_KIND_MEMCPY || kind == CUPTI_ABI_KIND_MEMSET)
-			return true;
-	}
-	return false;
-}
-
 void convert_buffer(uint8_t *buf, size_t valid)
 {
 	unsigned int cnt = 0;
 	uint8_t *rec = NULL;
 	cupti_result err;
 
-	while (!(err = conv.cupti->next_record(buf, valid, &rec))) {
+	while (!(err = use_next_record(buf, valid, &rec))) {
 		/* Bounds in case of a walker that errs. */
 		if (rec < buf || rec + sizeof(uint32_t) > buf + valid)
 			break;
 		put_record(rec, (size_t)(buf + valid - rec));
-		conv.cnt.records++;
 		if (++cnt % PUBLISH_EVERY == 0)
 			ring_publish();
 	}

@@ -39,10 +39,17 @@ enum {
 	CUPTI_ABI_KIND_GRAPH_TRACE = 51,
 };
 
-enum { CUPTI_ABI_CU_DRIVER_GET_VERSION = 2 };	/* callback id, in all releases */
 enum { CUPTI_ABI_DOMAIN_DRIVER = 1, CUPTI_ABI_DOMAIN_RUNTIME = 2 };
 enum { CUPTI_ABI_THREAD_ID_SYSTEM = 1 };
 enum { CUPTI_ABI_FLUSH_FORCED = 1 };
+enum { CUPTI_ABI_DRIVER_GET_VERSION = 2 };	/* callback id of cuDriverGetVersion */
+
+/* Attributes of the second interface, a uint8_t each but the thread id's, which is an enum. */
+enum {
+	CUPTI_ABI_ATTR_MULTIPLE_SUBSCRIBERS = 12,	/* 0 one only, 1 several, 2 not decided yet */
+	CUPTI_ABI_ATTR_ALL_SYNC = 16,
+	CUPTI_ABI_ATTR_THREAD_ID_TYPE = 21,
+};
 
 /*
  * A prefix struct has the fields up to the last one that is read; pads stand for what is not.
@@ -145,12 +152,34 @@ CUPTI_ABI_AT(cupti_graph_trace, stream, 36);
 typedef void (*cupti_buffer_request)(uint8_t **buf, size_t *size, size_t *max_records);
 typedef void (*cupti_buffer_complete)(void *ctx, uint32_t stream, uint8_t *buf, size_t size,
 				      size_t valid);
+typedef void (*cupti_buffer_request_v2)(uint8_t **buf, size_t *size, size_t *max_records,
+					const void *info);
+typedef void (*cupti_buffer_complete_v2)(uint8_t *buf, size_t size, size_t valid, const void *info);
 typedef void (*cupti_callback)(void *userdata, int domain, uint32_t cbid, const void *data);
 
 /*
+ * What cuptiSubscribe_v2 is given. 13.0 knows the first CUPTI_ABI_SUBSCRIBE_13_0_SZ bytes of it only
+ * and refuses any other size.
+ */
+struct cupti_subscribe {
+	size_t size;
+	const char *name;
+	char *old_name;		/* receives the name of who subscribed before */
+	size_t old_name_sz;
+	uint8_t allow_several, pad[7];
+};
+
+#define CUPTI_ABI_SUBSCRIBE_13_0_SZ 32
+#define CUPTI_ABI_OLD_NAME_SZ 64	/* enough for any name */
+
+CUPTI_ABI_AT(cupti_subscribe, name, 8);
+CUPTI_ABI_AT(cupti_subscribe, old_name_sz, 24);
+CUPTI_ABI_AT(cupti_subscribe, allow_several, CUPTI_ABI_SUBSCRIBE_13_0_SZ);
+
+/*
  * CUPTI_FN(required?, member, symbol, parameters): the functions used, all returning
- * cupti_result. Since: EnableRuntimeApi and EnableDriverApi 12.5, EnableAllSyncRecords 12.8;
- * everything else is in 11.0 and later.
+ * cupti_result. Since: EnableRuntimeApi and EnableDriverApi 12.5, EnableAllSyncRecords 12.8,
+ * Subscribe_v2 13.0, GetEnabledKinds 13.3; everything else is in 11.0 and later.
  */
 #define CUPTI_FUNCTIONS(CUPTI_FN) \
 	CUPTI_FN(1, get_version, "cuptiGetVersion", (uint32_t *version)) \
@@ -175,11 +204,39 @@ typedef void (*cupti_callback)(void *userdata, int domain, uint32_t cbid, const 
 		 (uint32_t cbid, uint8_t enable)) \
 	CUPTI_FN(0, enable_driver_api, "cuptiActivityEnableDriverApi", \
 		 (uint32_t cbid, uint8_t enable)) \
-	CUPTI_FN(0, enable_all_sync, "cuptiActivityEnableAllSyncRecords", (uint8_t enable))
+	CUPTI_FN(0, enable_all_sync, "cuptiActivityEnableAllSyncRecords", (uint8_t enable)) \
+	CUPTI_FN(0, subscribe_v2, "cuptiSubscribe_v2", (void **subscriber, cupti_callback callback, \
+		 void *userdata, struct cupti_subscribe *params)) \
+	CUPTI_FN(0, enabled_kinds, "cuptiActivityGetEnabledKinds", (void *subscriber, \
+		 uint32_t *kinds, uint32_t *sz, uint32_t *cnt))
+
+/*
+ * The second version of the activity interface, for several subscribers: 13.3, in part 13.2. Used
+ * only where all of it is there.
+ */
+#define CUPTI_FUNCTIONS_V2(CUPTI_FN) \
+	CUPTI_FN(0, v2_get_timestamp, "cuptiGetTimestamp_v2", (void *subscriber, uint64_t *ts)) \
+	CUPTI_FN(0, v2_enable, "cuptiActivityEnable_v2", (void *subscriber, int kind, void *config)) \
+	CUPTI_FN(0, v2_disable, "cuptiActivityDisable_v2", (void *subscriber, int kind, void *config)) \
+	CUPTI_FN(0, v2_register_callbacks, "cuptiActivityRegisterCallbacks_v2", (void *subscriber, \
+		 cupti_buffer_request_v2 request, cupti_buffer_complete_v2 complete)) \
+	CUPTI_FN(0, v2_next_record, "cuptiActivityGetNextRecord_v2", \
+		 (void *subscriber, uint8_t *buf, size_t valid, uint8_t **record)) \
+	CUPTI_FN(0, v2_dropped, "cuptiActivityGetNumDroppedRecords_v2", \
+		 (void *subscriber, void *ctx, uint32_t stream, size_t *dropped)) \
+	CUPTI_FN(0, v2_get_attribute, "cuptiActivityGetAttribute_v2", \
+		 (void *subscriber, int attr, size_t *sz, void *value)) \
+	CUPTI_FN(0, v2_set_attribute, "cuptiActivitySetAttribute_v2", \
+		 (void *subscriber, int attr, size_t *sz, void *value)) \
+	CUPTI_FN(0, v2_enable_runtime_api, "cuptiActivityEnableRuntimeApi_v2", \
+		 (void *subscriber, uint32_t cbid, uint8_t enable)) \
+	CUPTI_FN(0, v2_enable_driver_api, "cuptiActivityEnableDriverApi_v2", \
+		 (void *subscriber, uint32_t cbid, uint8_t enable))
 
 struct cupti_api_table {
 #define CUPTI_FN(required, member, symbol, params) cupti_result (*member) params;
 	CUPTI_FUNCTIONS(CUPTI_FN)
+	CUPTI_FUNCTIONS_V2(CUPTI_FN)
 #undef CUPTI_FN
 };
 

@@ -112,6 +112,7 @@ static bool fill_table(void *lib, struct cupti_api_table *ret)
 		return false; \
 	memcpy(&t.member, &f, sizeof(f));
 	CUPTI_FUNCTIONS(CUPTI_FN)
+	CUPTI_FUNCTIONS_V2(CUPTI_FN)
 #undef CUPTI_FN
 	*ret = t;
 	return true;
@@ -263,6 +264,14 @@ enum find_result find_cupti(struct cupti_api_table *ret, char *path, size_t sz, 
 	*ret_simulated = dlsym(f.lib, "dlbpf_gpusim_marker") != NULL;
 	*ret_loaded_here = f.here;
 	return FIND_OK;
+}
+
+bool find_torch(void)
+{
+	struct scene s;
+
+	look_around(&s);
+	return s.torch;
 }
 
 void *find_driver(const char *symbol)

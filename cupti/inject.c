@@ -21,7 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-OLD_SYMBOL(dlerror);
 OLD_SYMBOL(dlopen);
 OLD_SYMBOL(dlsym);
 OLD_SYMBOL(pthread_create);
@@ -109,7 +108,6 @@ static bool recorder_lives(uint32_t want)
 	if (now - agent.beat_ns < DL_GPU_BEAT_TIMEOUT_MS * 1000000ULL)
 		return true;
 	stop();
-	session_forget();
 	agent.beat_ns = 0;
 	/* Unless another recorder asks just now, sleep until one does. */
 	__atomic_compare_exchange_n(&hdr->want, &want, DL_GPU_MODE_OFF, false, __ATOMIC_ACQ_REL,
@@ -157,22 +155,22 @@ static int turn(uint32_t want)
 	if (want == DL_GPU_MODE_OFF) {
 		if (session_running())
 			stop();
-		session_forget();
 		agent.beat_ns = 0;
 		agent.failed_want = 0;
 		agent.tries = 0;
 		agent.retry_ns = 0;
-		return session_tidy();
+		return -1;
 	}
-	session_tidy();
 	if (!recorder_lives(want))
 		return 0;
-	if (session_running() && want != ring_header()->state)
-		stop();
-	if (!session_running())
+	if (!session_running()) {
 		try_start(want);
-	else if (session_flush())
-		set_state(DL_GPU_MODE_OFF);
+	} else if (want != ring_header()->state) {
+		session_switch(want);
+		set_state(want);
+	} else {
+		session_flush();
+	}
 	return session_running() ? period_ms() : FLUSH_MAX_MS / 4;
 }
 
@@ -254,38 +252,45 @@ static bool start_thread(void)
 	return !err;
 }
 
-/*
- * The driver loads one library. Another tool that wants to be it is named in DLBPF_CHAIN_INJECTION, and is
- * loaded and called as the driver would have done; what it answers is its own affair.
- */
-static void call_next(void)
+/* The driver loads one library: DLBPF_CHAIN_INJECTION names another tool's, which comes after us. */
+static void chain(void)
 {
 	const char *path = getenv("DLBPF_CHAIN_INJECTION");
-	void *lib = path && path[0] ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-	int (*init)(void) = lib ? (int (*)(void))dlsym(lib, "InitializeInjection") : NULL;
+	int (*init)(void) = NULL;
+	void *lib;
 
-	if (init && init != InitializeInjection)
+	if (!path || !path[0])
+		return;
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (lib)
+		init = (int (*)(void))dlsym(lib, "InitializeInjection");
+	if (!init && ring_header())
+		ring_set_text("DLBPF_CHAIN_INJECTION names no injection library: %.64s", path);
+	else if (init && init != InitializeInjection)
 		init();
-	if (path && path[0] && !init)
-		dlerror();	/* not the application's */
+}
+
+static void set_up(void)
+{
+	const char *off = getenv("DLBPF_GPU_DISABLE");
+
+	if (off && off[0] && strcmp(off, "0"))
+		return;
+	if (ring_open())
+		return;
+	if (pthread_atfork(NULL, NULL, in_child) || atexit(at_exit) || !start_thread()) {
+		agent.dead = true;
+		ring_leave();
+	}
 }
 
 /* What the driver calls; 1 is success, and failing here must not fail cuInit(). */
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
-	const char *off = getenv("DLBPF_GPU_DISABLE");
-
 	if (atomic_exchange(&agent.loaded, true))
 		return 1;
-	call_next();
-	if (off && off[0] && strcmp(off, "0"))
-		return 1;
 	agent.pid = getpid();
-	if (ring_open())
-		return 1;
-	if (pthread_atfork(NULL, NULL, in_child) || atexit(at_exit) || !start_thread()) {
-		agent.dead = true;
-		ring_leave();
-	}
+	set_up();
+	chain();
 	return 1;
 }

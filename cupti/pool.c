@@ -18,17 +18,16 @@
 #define LOW_CNT 8		/* fewer free ones wake the collector before its period is over */
 #define RECORD_SZ 128		/* to estimate records from bytes: between an API and a kernel record */
 
-#define OLD_CNT 4		/* sets of buffers that were given up; then no more is made anew */
-
 static struct {
 	uint8_t *mem;
-	uint8_t *old[OLD_CNT];
-	unsigned int old_cnt;
 	_Atomic uint64_t free;
+	_Atomic uint64_t out;	/* CUPTI has it; or another tool, which CUPTI gave it to */
+	_Atomic uint64_t request_cnt;	/* buffers that CUPTI asked for, so far */
+	_Atomic uint64_t done_cnt;	/* buffers with records in them that came back, so far */
 	_Atomic int32_t done;	/* completed: index + 1 of the newest, 0 none */
 	int32_t next[BUF_CNT];
 	size_t valid[BUF_CNT];
-	_Atomic uint64_t lost_bytes, foreign, foreign_device;
+	_Atomic uint64_t lost_bytes, foreign;
 	_Atomic uint32_t spare;
 } pool;
 
@@ -36,15 +35,12 @@ int pool_open(void)
 {
 	void *mem;
 
-	if (pool.mem && (__builtin_popcountll(atomic_load(&pool.free)) >= BUF_CNT / 2 || pool.old_cnt == OLD_CNT))
+	if (pool.mem)
 		return 0;
 	mem = mmap(NULL, (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT), PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mem == MAP_FAILED)
 		return -errno;
-	/* Where CUPTI still writes is never unmapped. */
-	if (pool.mem)
-		pool.old[pool.old_cnt++] = pool.mem;
 	pool.mem = mem;
 	atomic_store(&pool.free, ~0ULL);
 	return 0;
@@ -56,6 +52,7 @@ void pool_request(uint8_t **buf, size_t *size, size_t *max_records)
 
 	*size = BUF_SZ;
 	*max_records = 0;	/* as many as fit */
+	atomic_fetch_add(&pool.request_cnt, 1);
 	do {
 		if (!set) {
 			uint32_t i = atomic_fetch_add(&pool.spare, 1) % SPARE_CNT;
@@ -65,15 +62,8 @@ void pool_request(uint8_t **buf, size_t *size, size_t *max_records)
 		}
 		bit = set & -set;
 	} while (!atomic_compare_exchange_weak(&pool.free, &set, set & ~bit));
+	atomic_fetch_or(&pool.out, bit);
 	*buf = pool.mem + (size_t)BUF_SZ * (unsigned int)__builtin_ctzll(bit);
-}
-
-static bool was_ours(const uint8_t *buf)
-{
-	for (unsigned int i = 0; i < pool.old_cnt; i++)
-		if (buf >= pool.old[i] && buf < pool.old[i] + (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT))
-			return true;
-	return false;
 }
 
 void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid)
@@ -84,18 +74,21 @@ void pool_complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t
 	(void)ctx, (void)stream, (void)size;
 	/* Another tool's, when it was profiling while our callbacks were registered. */
 	if (buf < pool.mem || off >= (size_t)BUF_SZ * (BUF_CNT + SPARE_CNT)) {
-		if (!was_ours(buf) && valid) {
-			atomic_fetch_add(&pool.foreign, 1);
-			atomic_fetch_add(&pool.foreign_device, convert_has_device_records(buf, valid));
-		}
+		atomic_fetch_add(&pool.foreign, 1);
 		return;
 	}
 	if (valid > BUF_SZ)
 		valid = BUF_SZ;
 	if (i >= BUF_CNT) {
 		atomic_fetch_add(&pool.lost_bytes, valid);
+		atomic_fetch_add(&pool.done_cnt, 1);
 		return;
 	}
+	/* Twice the same, or one that was given up meanwhile: somebody else may be filling it. */
+	if (!(atomic_fetch_and(&pool.out, ~(1ULL << i)) & 1ULL << i))
+		return;
+	if (valid)
+		atomic_fetch_add(&pool.done_cnt, 1);
 	pool.valid[i] = valid;
 	head = atomic_load(&pool.done);
 	do {
@@ -139,9 +132,19 @@ void pool_trim(void)
 	atomic_fetch_or(&pool.free, set);
 }
 
-uint64_t pool_foreign_cnt(bool device_only)
+void pool_reclaim(void)
 {
-	return atomic_load(device_only ? &pool.foreign_device : &pool.foreign);
+	atomic_fetch_or(&pool.free, atomic_exchange(&pool.out, 0));
+}
+
+uint64_t pool_request_cnt(void)
+{
+	return atomic_load(&pool.request_cnt);
+}
+
+uint64_t pool_done_cnt(void)
+{
+	return atomic_load(&pool.done_cnt);
 }
 
 uint64_t pool_lost_cnt(void)

@@ -11,36 +11,41 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define CLOCK_TRIES 64
 #define CLOCK_GOOD_NS 300
-#define TIDY_NS 60000000000ULL	/* no session of torch.profiler is as long: its traces would be enormous */
 #define CUPTI_OLDEST 13	/* 11.0: older kernel records end before the correlation id's place */
 
 static struct {
 	struct cupti_api_table cupti;
-	void *subscriber;
 	unsigned int mode;
-	bool running, loaded_here_seen;
-	bool taken;		/* another tool has the records: hands off until the recorder goes */
-	bool left_on;		/* it happened in this process before */
-	uint64_t tidy_ns;	/* when what we left on for its sake is switched off; 0 nothing is */
+	uint32_t version;
+	bool running, loaded_here_seen, simulated;
 	uint64_t dropped;	/* by CUPTI, so far */
+	uint64_t taken_ns;	/* another tool gets the records since then; 0 none does */
+	uint64_t quiet_ns;	/* kinds were switched on again for want of work since then; 0 not */
+	uint64_t quiet_work;
+	uint64_t missing_ns;	/* time without our records, in this session */
 	char path[512];
 } ses;
 
-static const int light_kinds[] = { CUPTI_ABI_KIND_MEMCPY, CUPTI_ABI_KIND_SYNC };
-static const int std_kinds[] = {
-	CUPTI_ABI_KIND_MEMCPY, CUPTI_ABI_KIND_SYNC, CUPTI_ABI_KIND_MEMSET,
-	CUPTI_ABI_KIND_CONCURRENT_KERNEL,
+/* What each mode records. OVERHEAD is a few records a second, and no reason to fail. */
+static const struct {
+	int kind;
+	unsigned int mode;	/* the first that has it */
+	bool optional;
+} kinds[] = {
+	{ CUPTI_ABI_KIND_MEMCPY, DL_GPU_MODE_LIGHT, false },
+	{ CUPTI_ABI_KIND_SYNC, DL_GPU_MODE_LIGHT, false },
+	{ CUPTI_ABI_KIND_MEMSET, DL_GPU_MODE_STD, false },
+	{ CUPTI_ABI_KIND_CONCURRENT_KERNEL, DL_GPU_MODE_STD, false },
+	{ CUPTI_ABI_KIND_OVERHEAD, DL_GPU_MODE_STD, true },
 };
-static const int full_kinds[] = {
-	CUPTI_ABI_KIND_MEMCPY, CUPTI_ABI_KIND_SYNC, CUPTI_ABI_KIND_MEMSET,
-	CUPTI_ABI_KIND_CONCURRENT_KERNEL, CUPTI_ABI_KIND_OVERHEAD,
-};
+#define KIND_CNT (sizeof(kinds) / sizeof(kinds[0]))
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -57,62 +62,83 @@ bool session_running(void)
 
 /* --- what is on ----------------------------------------------------------------------------- */
 
-static void set_calls(bool on)
+/* Some calls only, or whole kinds of them: the filter that a mode uses. */
+static bool filters(unsigned int mode)
 {
-	ses.cupti.enable_driver_api(CUPTI_ABI_CU_DRIVER_GET_VERSION, on);	/* watch.c */
-	for (unsigned int i = 0; i < calls_cnt; i++) {
-		const struct call *c = &calls[i];
-
-		if (ses.mode == DL_GPU_MODE_LIGHT && !c->light)
-			continue;
-		/* Numbers that this CUPTI does not know yet are refused, which is fine. */
-		if (c->domain == DL_GPU_RUNTIME)
-			ses.cupti.enable_runtime_api(c->cbid, on);
-		else
-			ses.cupti.enable_driver_api(c->cbid, on);
-	}
+	return mode != DL_GPU_MODE_FULL && use_has_call_filter();
 }
 
-static bool has_call_filter(void)
+static void set_calls(unsigned int mode, bool on)
 {
-	return ses.mode != DL_GPU_MODE_FULL && ses.cupti.enable_runtime_api &&
-	       ses.cupti.enable_driver_api;
+	for (unsigned int i = 0; i < calls_cnt; i++)
+		if (calls[i].light || mode != DL_GPU_MODE_LIGHT)
+			use_call(calls[i].domain, calls[i].cbid, on);
 }
 
-static cupti_result set_kinds(bool on)
+void use_beat(bool on)
 {
-	const int *kinds = light_kinds;
-	size_t cnt = sizeof(light_kinds) / sizeof(light_kinds[0]);
-	cupti_result err, first = CUPTI_ABI_OK;
+	if (use_has_call_filter())
+		use_call(DL_GPU_DRIVER, CUPTI_ABI_DRIVER_GET_VERSION, on);
+	else if (on)
+		use_kind(CUPTI_ABI_KIND_DRIVER, true);
+}
 
-	if (ses.mode == DL_GPU_MODE_STD) {
-		kinds = std_kinds;
-		cnt = sizeof(std_kinds) / sizeof(std_kinds[0]);
-	} else if (ses.mode == DL_GPU_MODE_FULL) {
-		kinds = full_kinds;
-		cnt = sizeof(full_kinds) / sizeof(full_kinds[0]);
-	}
-	for (size_t i = 0; i < cnt; i++) {
-		err = on ? ses.cupti.enable(kinds[i]) : ses.cupti.disable(kinds[i]);
-		if (err && !first)
-			first = err;
+/* Without a filter all calls are recorded, and convert.c drops what is not wanted. */
+static cupti_result set_all_calls(bool on)
+{
+	cupti_result err = use_kind(CUPTI_ABI_KIND_RUNTIME, on);
+	cupti_result second = err && on ? err : use_kind(CUPTI_ABI_KIND_DRIVER, on);
+
+	return err ? err : second;
+}
+
+static cupti_result calls_on(unsigned int mode)
+{
+	if (!filters(mode))
+		return set_all_calls(true);
+	set_calls(mode, true);
+	use_beat(true);
+	return CUPTI_ABI_OK;
+}
+
+static cupti_result calls_off(unsigned int mode)
+{
+	if (!filters(mode))
+		return set_all_calls(false);
+	set_calls(mode, false);
+	use_beat(false);
+	return CUPTI_ABI_OK;
+}
+
+static cupti_result all_on(unsigned int mode)
+{
+	for (size_t i = 0; i < KIND_CNT; i++) {
+		cupti_result err = kinds[i].mode > mode ? CUPTI_ABI_OK : use_kind(kinds[i].kind, true);
+
 		/* After a first failure a second Enable can leave a thread behind (12.9 and older). */
-		if (err && on)
+		if (err && !kinds[i].optional)
 			return err;
 	}
-	if (has_call_filter()) {
-		set_calls(on);
-	} else {
-		/* Without a filter all calls are recorded, and convert.c drops what is not wanted. */
-		err = on ? ses.cupti.enable(CUPTI_ABI_KIND_RUNTIME) :
-			   ses.cupti.disable(CUPTI_ABI_KIND_RUNTIME);
-		if (!err)
-			err = on ? ses.cupti.enable(CUPTI_ABI_KIND_DRIVER) :
-				   ses.cupti.disable(CUPTI_ABI_KIND_DRIVER);
-		if (err && !first)
-			first = err;
-	}
-	return first;
+	return calls_on(mode);
+}
+
+static void all_off(unsigned int mode)
+{
+	for (size_t i = 0; i < KIND_CNT; i++)
+		if (kinds[i].mode <= mode)
+			use_kind(kinds[i].kind, false);
+	calls_off(mode);
+}
+
+/* The kinds that must be on; without OVERHEAD, which may have been refused. */
+static size_t wanted_kinds(int *ret)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < KIND_CNT; i++)
+		if (kinds[i].mode <= ses.mode && !kinds[i].optional)
+			ret[n++] = kinds[i].kind;
+	return n;
 }
 
 /* --- what is written beside the records ------------------------------------------------------ */
@@ -130,7 +156,7 @@ static void put_clock(void)
 		uint64_t before, after, gpu = 0;
 
 		before = clock_ns(CLOCK_MONOTONIC);
-		if (ses.cupti.get_timestamp(&gpu) || !gpu)
+		if (use_timestamp(&gpu) || !gpu)
 			return;
 		after = clock_ns(CLOCK_MONOTONIC);
 		if (after - before >= best.bracket_ns)
@@ -153,7 +179,7 @@ static void put_drops(void)
 	};
 	size_t cnt = 0;
 
-	if (!ses.cupti.dropped(NULL, 0, &cnt))
+	if (!use_dropped(&cnt))
 		ses.dropped += cnt;	/* the library starts again from 0 each time */
 	ev.cupti = ses.dropped;
 	ev.h.pid = ring_header()->pid;
@@ -201,14 +227,15 @@ static void put_devices(void)
 	}
 }
 
-static void put_source(uint32_t version, uint32_t state, uint64_t until)
+static void put_source(uint32_t state)
 {
 	int (*get)(int *) = (int (*)(int *))find_driver("cuDriverGetVersion");
 	const char *text = ring_header()->text;
 	int driver = 0;
 	struct dl_ev_gpu_source ev = {
 		.h = { .kind = DL_EV_GPU_SOURCE, .cpu = DL_CPU_NONE },
-		.state = state, .version = version, .flags = ring_header()->flags, .until = until,
+		.state = state, .version = ses.version, .flags = ring_header()->flags,
+		.until = state == DL_GPU_BUSY ? ses.taken_ns : 0,
 	};
 
 	if (get && !get(&driver))
@@ -251,54 +278,42 @@ static void version_text(char *buf, size_t sz, uint32_t v)
 		snprintf(buf, sz, "version %u", v);
 }
 
-static void say_which(uint32_t version, bool simulated)
+static void say_which(void)
 {
-	char v[24];
+	char v[24], missing[64] = "";
 
-	version_text(v, sizeof(v), version);
-	ring_header()->version = version;
-	ring_header()->flags = simulated ? DL_GPU_SIMULATED : 0;
-	ring_set_text("CUPTI %s%s, %.90s", v, simulated ? " (simulated)" : "", ses.path);
-}
-
-static void on_callback(void *userdata, int domain, uint32_t cbid, const void *data)
-{
-	(void)userdata, (void)domain, (void)cbid, (void)data;	/* no callback is enabled */
+	version_text(v, sizeof(v), ses.version);
+	if (ses.missing_ns)
+		snprintf(missing, sizeof(missing), " without %.1f s that another tool took",
+			 (double)ses.missing_ns / 1e9);
+	ring_header()->version = ses.version;
+	ring_header()->flags = ses.simulated ? DL_GPU_SIMULATED : 0;
+	ring_set_text("CUPTI %s%s%s, %.90s", v, ses.simulated ? " (simulated)" : "", missing, ses.path);
 }
 
 /* Only one tool can hold it: this is how another one shows. */
 static int subscribe(void)
 {
-	cupti_result err;
+	cupti_result err = use_open(&ses.cupti);
 
-	if (!ses.cupti.subscribe || !ses.cupti.unsubscribe)
-		return 0;
-	err = ses.cupti.subscribe(&ses.subscriber, on_callback, NULL);
 	if (!err)
 		return 0;
-	ses.subscriber = NULL;
-	if (err != CUPTI_ABI_ERR_SUBSCRIBERS && err != CUPTI_ABI_ERR_LIMIT)
+	if (err != CUPTI_ABI_ERR_SUBSCRIBERS)
 		return fail(err, "cuptiSubscribe");
 	ring_header()->error = err;
-	ring_set_text("another tool holds CUPTI (torch.profiler, nsys, ncu, cuda-gdb, ...)");
+	ring_set_text("busy (%.64s): another tool holds CUPTI", use_holder()[0] ? use_holder() :
+		      "torch.profiler, nsys, ncu, cuda-gdb or the like");
 	return -EBUSY;
 }
 
-static void unsubscribe(void)
-{
-	if (ses.subscriber)
-		ses.cupti.unsubscribe(ses.subscriber);
-	ses.subscriber = NULL;
-}
-
 /* Where and which CUPTI; 0, or -EAGAIN to ask again, or -ENOENT. */
-static int open_cupti(uint32_t *ret_version)
+static int open_cupti(void)
 {
-	bool simulated = false, here = false;
+	bool here = false;
 	uint32_t version = 0;
 	cupti_result err;
 
-	switch (find_cupti(&ses.cupti, ses.path, sizeof(ses.path), &simulated, &here)) {
+	switch (find_cupti(&ses.cupti, ses.path, sizeof(ses.path), &ses.simulated, &here)) {
 	case FIND_OK:
 		break;
 	case FIND_LATER:
@@ -321,22 +336,20 @@ static int open_cupti(uint32_t *ret_version)
 		ring_set_text("CUPTI API version %u is older than CUDA 11.0", version);
 		return -ENOENT;
 	}
-	say_which(version, simulated);
-	*ret_version = version;
+	ses.version = version;
+	say_which();
 	return 0;
 }
 
 int session_start(unsigned int mode)
 {
-	uint32_t version = 0;
 	cupti_result err;
 	int rc;
 
-	if (ses.taken)
-		return -EBUSY;
 	ring_header()->error = 0;
 	ring_header()->busy = 0;
-	rc = open_cupti(&version);
+	ses.missing_ns = ses.taken_ns = ses.quiet_ns = 0;
+	rc = open_cupti();
 	if (rc)
 		return rc;
 	rc = pool_open();
@@ -350,41 +363,69 @@ int session_start(unsigned int mode)
 		return rc;
 	}
 	ses.mode = mode;
-	convert_begin(&ses.cupti, mode, ring_header()->pid);
+	convert_begin(&ses.cupti, ring_header()->pid);
+	convert_mode(mode);
 	names_forget();
-	/* Without it, thread ids are truncated pthread_self() values. */
-	ses.cupti.set_thread_id_type(CUPTI_ABI_THREAD_ID_SYSTEM);
-	/* Synchronisation records of polls that found the work unfinished are noise. */
-	if (ses.cupti.enable_all_sync)
-		ses.cupti.enable_all_sync(0);
-	watch_begin(clock_ns(CLOCK_MONOTONIC), ses.left_on);
-	err = ses.cupti.register_callbacks(pool_request, pool_complete);
+	use_options(true);
+	err = use_register();
 	if (err) {
-		unsubscribe();
+		use_close();
 		return fail(err, "cuptiActivityRegisterCallbacks");
 	}
 	put_clock();	/* nothing recorded is older than this pair */
-	err = set_kinds(true);
+	err = all_on(mode);
 	if (err) {
-		ses.cupti.disable(CUPTI_ABI_KIND_MEMCPY);
-		unsubscribe();
+		use_kind(CUPTI_ABI_KIND_MEMCPY, false);
+		use_close();
 		return fail(err, "cuptiActivityEnable");
 	}
-	put_source(version, DL_GPU_COLLECTOR, 0);
+	others_begin(clock_ns(CLOCK_MONOTONIC));
+	put_source(DL_GPU_COLLECTOR);
 	put_devices();
 	ring_publish();
-	ses.tidy_ns = 0;
 	ses.running = true;
 	return 0;
+}
+
+void session_switch(unsigned int mode)
+{
+	unsigned int old = ses.mode;
+
+	/* What is new first, then off with what is not wanted any more: what both have stays on. Records
+	 * that are still under way are judged by the new mode. */
+	if (ses.taken_ns) {
+		ses.mode = mode;
+		convert_mode(mode);
+		return;
+	}
+	if (mode < old) {
+		session_flush();
+		if (ses.taken_ns) {
+			session_switch(mode);
+			return;
+		}
+	}
+	ses.mode = mode;
+	all_on(mode);
+	for (size_t i = 0; i < KIND_CNT; i++)
+		if (kinds[i].mode <= old && kinds[i].mode > mode)
+			use_kind(kinds[i].kind, false);
+	if (filters(old) != filters(mode)) {
+		calls_off(old);
+		calls_on(mode);		/* switching a kind off may undo the filter */
+	} else if (filters(mode) && mode < old) {
+		for (unsigned int i = 0; i < calls_cnt; i++)
+			if (!calls[i].light)
+				use_call(calls[i].domain, calls[i].cbid, false);
+	}
+	convert_mode(mode);
 }
 
 static void collect(uint32_t flag)
 {
 	struct dl_gpu_ring *hdr = ring_header();
-	cupti_result err;
+	cupti_result err = ses.cupti.flush_all(flag);
 
-	watch_beat();
-	err = ses.cupti.flush_all(flag);
 	if (err)
 		hdr->error = err;
 	pool_drain(convert_buffer);
@@ -395,86 +436,135 @@ static void collect(uint32_t flag)
 	hdr->last_flush_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
-/* What is switched on is the other tool's now, and our switching it off would end its recording. */
-static void give_way(enum watch_result how, uint64_t until)
-{
-	struct dl_gpu_ring *hdr = ring_header();
+/* --- another tool takes the records over (others.c) ------------------------------------------------ */
 
-	ses.running = false;
-	ses.taken = true;
-	ses.left_on = true;
-	ses.tidy_ns = clock_ns(CLOCK_MONOTONIC) + TIDY_NS;
-	hdr->busy = 1;
-	ring_set_text(how == WATCH_LOST ? "another tool took CUPTI's records over (torch.profiler?)" :
-		      "another tool was recording with CUPTI when dlbpf came (torch.profiler?)");
-	put_source(hdr->version, DL_GPU_BUSY, until);
+/* After how many seconds the records are taken back where CUPTI cannot be asked whether the other
+ * tool is done; 0 not in this recording. */
+static uint64_t retake_ns(void)
+{
+	const char *s = getenv("DLBPF_GPU_RETAKE_S");
+	uint64_t n = 0;
+
+	for (; s && *s >= '0' && *s <= '9' && n < 1000000; s++)
+		n = n * 10 + (uint64_t)(*s - '0');
+	return n * 1000000000ULL;
+}
+
+static void taken(uint64_t now)
+{
+	ses.taken_ns = others_ours_ns();
+	ring_set_text("busy (%s): another tool gets CUPTI's records, none came for %.1f s%s",
+		      find_torch() ? "torch.profiler?" : "not known", (double)(now - ses.taken_ns) / 1e9,
+		      use_can_ask_kinds() || retake_ns() ? "" : "; over for this recording");
+	ring_header()->busy = 1;
+	put_source(DL_GPU_BUSY);
 	ring_publish();
-	unsubscribe();
 }
 
-int session_flush(void)
+/* The records come to us again. */
+static void regained(uint64_t now, uint64_t since)
 {
-	enum watch_result how;
-	uint64_t until;
-
-	collect(0);
-	how = watch_look(clock_ns(CLOCK_MONOTONIC), &until);
-	if (how == WATCH_OURS)
-		return 0;
-	give_way(how, until);
-	return -EBUSY;
-}
-
-void session_forget(void)
-{
-	ses.taken = false;
+	ses.missing_ns += now - since;
+	ses.taken_ns = ses.quiet_ns = 0;
 	ring_header()->busy = 0;
-	ring_header()->error = 0;
+	say_which();
+	others_begin(now);
+	put_clock();
+	put_source(DL_GPU_COLLECTOR);
+	ring_publish();
 }
 
-/*
- * The other tool switches off the kinds that it uses itself. Calls that only we asked for would go on
- * filling buffers of its for ever.
- */
-int session_tidy(void)
+/* The other tool is done: it switched off kinds that were on. Its last records go to it first. */
+static void retake(uint64_t now)
 {
-	uint64_t now = clock_ns(CLOCK_MONOTONIC);
+	ses.cupti.flush_all(CUPTI_ABI_FLUSH_FORCED);
+	pool_reclaim();
+	if (use_register() || all_on(ses.mode))
+		return;		/* tried again with the next look */
+	use_options(true);
+	regained(now, ses.taken_ns);
+}
 
-	if (!ses.tidy_ns || ses.running)
-		return -1;
-	if (now < ses.tidy_ns)
-		return (int)((ses.tidy_ns - now) / 1000000) + 1;
-	ses.tidy_ns = 0;
-	if (has_call_filter())
-		set_calls(false);
-	else
-		ses.cupti.disable(CUPTI_ABI_KIND_DRIVER);
-	ses.cupti.disable(CUPTI_ABI_KIND_SYNC);
-	if (ses.mode == DL_GPU_MODE_FULL)
-		ses.cupti.disable(CUPTI_ABI_KIND_OVERHEAD);
-	return -1;
+static void wait_for_other(void)
+{
+	int want[KIND_CNT];
+	size_t cnt = wanted_kinds(want);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), limit = retake_ns();
+
+	put_clock();
+	ring_publish();
+	if (others_kinds_gone(want, cnt, now) || (limit && now - ses.taken_ns >= limit))
+		retake(now);
+}
+
+static void look_for_others(void)
+{
+	int want[KIND_CNT];
+	size_t cnt = wanted_kinds(want);
+	uint64_t now = clock_ns(CLOCK_MONOTONIC), since;
+
+	if (ses.quiet_ns && convert_counts()->work != ses.quiet_work) {
+		regained(now, ses.quiet_ns);	/* it was that indeed */
+		return;
+	}
+	switch (others_look(want, cnt, now, ring_lost_cnt() + ses.dropped)) {
+	case OTHERS_NONE:
+		return;
+	case OTHERS_TAKEN:
+		taken(now);
+		return;
+	case OTHERS_QUIET:
+		ses.quiet_ns = others_ours_ns();
+		ses.quiet_work = convert_counts()->work;
+		all_on(ses.mode);
+		return;
+	case OTHERS_OFF:
+		since = others_ours_ns();
+		if (!all_on(ses.mode))
+			regained(now, since);
+		return;
+	}
+}
+
+void session_flush(void)
+{
+	if (ses.taken_ns) {
+		wait_for_other();
+		return;
+	}
+	collect(0);
+	look_for_others();
+}
+
+/* The other tool's session must not be switched off under it: what it uses, it switches off itself. */
+static void stop_taken(void)
+{
+	use_kind(CUPTI_ABI_KIND_SYNC, false);	/* torch.profiler may leave it alone */
+	if (filters(ses.mode))
+		calls_off(ses.mode);
+	ses.taken_ns = 0;
+	put_clock();
+	put_drops();
+	ring_publish();
 }
 
 void session_stop(void)
 {
-	enum watch_result how;
-	uint64_t until;
-
 	if (!ses.running)
 		return;
 	ses.running = false;
-	collect(0);
-	how = watch_look(clock_ns(CLOCK_MONOTONIC), &until);
-	if (how != WATCH_OURS || watch_doubts()) {
-		give_way(how == WATCH_TOOK ? how : WATCH_LOST, until);
-		pool_trim();
-		return;
+	if (!ses.taken_ns) {
+		collect(0);
+		look_for_others();
 	}
-	set_kinds(false);
-	/* With nothing enabled any more, this also brings what was not complete. */
-	collect(CUPTI_ABI_FLUSH_FORCED);
-	if (ses.cupti.enable_all_sync)
-		ses.cupti.enable_all_sync(1);	/* the default */
-	unsubscribe();
+	if (ses.taken_ns) {
+		stop_taken();
+	} else {
+		all_off(ses.mode);
+		/* With nothing enabled any more, this also brings what was not complete. */
+		collect(CUPTI_ABI_FLUSH_FORCED);
+	}
+	use_options(false);
+	use_close();
 	pool_trim();
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Replays the corpus of fuzz_gpu_ring, and mutations of it, under the sanitizers."""
+"""Replays the corpus of fuzz_gpu_ring, and mutations of it, and lets hostile processes scribble over
+their rings while they are drained, all under the sanitizers."""
 
 import glob
 import os
@@ -12,9 +13,12 @@ BUILD = os.environ.get("DLBPF_BUILD", os.path.join(ROOT, "build"))
 MUTATIONS = 400
 
 
-def build():
-    out = os.path.join(BUILD, "tests", "fuzz", "fuzz_gpu_ring")
-    sources = ["tests/fuzz/fuzz_gpu_ring.c", "userspace/capture/sink.c"]
+SEEDS = 200
+
+
+def build(name):
+    out = os.path.join(BUILD, "tests", "fuzz", name)
+    sources = ["tests/fuzz/%s.c" % name, "userspace/capture/sink.c"]
     sources += sorted(glob.glob("userspace/capture/gpu*.c", root_dir=ROOT))
     sources += sorted(glob.glob("userspace/base/*.c", root_dir=ROOT))
     os.makedirs(os.path.dirname(out), exist_ok=True)
@@ -32,9 +36,11 @@ def main():
     if not corpus:
         print("FAIL corpus: tests/fuzz/corpus/gpu_ring is empty")
         return 1
-    program = build()
+    replay, scribble = build("fuzz_gpu_ring"), build("gpu_scribble")
     failed = 0
-    for name, args in (("corpus", corpus), (f"{MUTATIONS} mutations of each", ["-n", str(MUTATIONS)] + corpus)):
+    for name, program, args in (("corpus", replay, corpus),
+                                (f"{MUTATIONS} mutations of each", replay, ["-n", str(MUTATIONS)] + corpus),
+                                (f"{SEEDS} hostile processes", scribble, ["1", str(SEEDS)])):
         p = subprocess.run([program] + args, capture_output=True, text=True, timeout=100)
         if p.returncode:
             failed = 1

@@ -2,7 +2,7 @@
 /*
  * The GPU part of a recorder alone, for tests: finds the collector of a process, switches it on,
  * drains it and prints every event as a line of name=value. Commands come as lines on stdin
- * ("describe", "hint PID", "stop", "quiet MS": neither beats nor drains meanwhile); the end of
+ * ("describe", "hint PID", "mode N", "stop", "quiet MS": neither beats nor drains meanwhile); the end of
  * stdin ends it.
  */
 #include <errno.h>
@@ -84,6 +84,9 @@ static bool command(struct dl_gpu *g)
 		printf("# %s\n", dl_gpu_describe(g, text, sizeof(text)));
 	} else if (sscanf(line, "hint %u", &arg) == 1) {
 		printf("# %s\n", dl_gpu_hint(g, arg, text, sizeof(text)));
+	} else if (sscanf(line, "mode %u", &arg) == 1) {
+		dl_gpu_set_mode(g, arg);
+		printf("# mode\n");
 	} else if (sscanf(line, "quiet %u", &arg) == 1) {
 		usleep(arg * 1000);
 		printf("# quiet\n");

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from gputest import (COLLECTOR, CORR, NAME, PRELUDE, PYTHON, Recorder, Session, Skip, Target, check, compare, equal,
-                     main, sim_env, test)
+                     main, read_truth, sim_env, test)
 
 
 # --- asleep -----------------------------------------------------------------------------------------
@@ -132,6 +132,46 @@ def modes_differ():
 
 
 @test
+def modes_change_while_it_runs():
+    code = """
+dev = gpusim.Device()
+s = dev.stream()
+dev.synchronize()
+say("up")
+wait("go")
+say("working")
+end = time.time() + 3
+while time.time() < end:
+    s.h2d(100000)
+    s.kernels(3, us=600, name="k")
+    s.synchronize()
+say("done")
+wait("end")
+"""
+    for lib in ("13", "12.4", "11.8"):
+        with Session(code=code, GPUSIM_CUPTI=lib) as s:
+            s.r.wait_on()
+            s.t.say("go")
+            s.t.expect("working")
+            spans = []
+            for mode in (1, 2, 3, 1, 2):
+                time.sleep(0.2)
+                begin = time.monotonic_ns() + 150_000_000
+                s.r.ask("mode %d" % mode)
+                time.sleep(0.3)
+                spans.append((mode, begin, time.monotonic_ns()))
+            s.t.expect("done")
+            s.r.stop()
+            s.truth, s.events = read_truth(s.path), s.r.events()
+            compare(s, kinds={"memcpy": "gpu_memcpy"})      # none is lost over all changes
+            for mode, begin, end in spans:
+                kernels = [e for e in s.of("gpu_kernel") if begin < e.ts < end]
+                equal(bool(kernels), mode > 1, "kernels in mode %d with CUPTI %s" % (mode, lib))
+            equal(len(s.of("gpu_source")), 1, "sources")
+            equal(s.of("gpu_drop")[-1].zero, 0, "records without times")
+
+
+@test
 def records_reserved_at_submission_come_too():
     with Session(30, GPUSIM_CUPTI_RESERVE="1") as s:
         s.run()
@@ -210,6 +250,7 @@ while not end:
     s.kernels(10, us=500, name="again")
     s.h2d(300000)
     s.synchronize()
+say(*gpusim.cupti_state())
 say("out")
 """) as t:
         t.expect("up")
@@ -239,6 +280,7 @@ say("out")
         check(last[2] <= first[2] + 8, "mappings grow: %s, %s" % (first, last))
         check(last[3] <= first[3] + 8192, "memory grows: %s, %s" % (first, last))
         t.say("end")
+        t.expect("0 0")     # kinds and calls on; buffers held and subscriptions
         t.expect("out")
         t.end()
 

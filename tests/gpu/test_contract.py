@@ -26,6 +26,9 @@ WHEELS = [
     ("13.0", "nvidia-cuda-cupti==13.0.85"),
 ]
 
+# Its library answers nothing without a driver; its headers can be compared.
+HEADERS_ONLY = [("13.4", "nvidia-cuda-cupti==13.4.92")]
+
 # our struct, CUPTI's (its versions differ by a number), the oldest of them, our field: theirs
 LAYOUTS = [
     ("cupti_memcpy", "CUpti_ActivityMemcpy", {1, 3, 4, 5, 6, 7}, dict(
@@ -192,14 +195,7 @@ def same_layouts(real):
                 code += ("_Static_assert(offsetof(%s%s, %s) == offsetof(struct %s, %s), \"%s%s.%s\");\n"
                          % (theirs, n, b, own, a, theirs, n, b))
     check(compared >= 8, "only %d structs were found in %s" % (compared, real.include))
-    with tempfile.NamedTemporaryFile("w", suffix=".c") as f:
-        f.write(code)
-        f.flush()
-        p = subprocess.run(["gcc", "-std=gnu17", "-fsyntax-only", "-I" + os.path.join(ROOT, "tests", "gpu", "stub"),
-                            "-I" + real.include, "-I" + os.path.join(ROOT, "cupti"),
-                            "-I" + os.path.join(ROOT, "include"), f.name], capture_output=True, text=True)
-    errors = [x for x in p.stderr.splitlines() if "error" in x]
-    check(p.returncode == 0, "; ".join(errors[:3]))
+    compile_against(real, code)
 
 
 def same_call_numbers(real):
@@ -227,6 +223,43 @@ def same_call_numbers(real):
             wrong.append((domain, cbid, name, got))
     check(not wrong, "%s" % wrong[:5])
     check(known > 90, "the release knows only %d of %d calls" % (known, len(calls)))
+
+
+def same_second_interface(real):
+    """Signatures, attributes and the subscriber's parameters, as the compiler sees them."""
+    code = ('#include <cupti_activity.h>\n#include <cupti_callbacks.h>\n#include "cupti_abi.h"\n'
+            "#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a);\n"
+            "SAME(CUPTI_ABI_ATTR_MULTIPLE_SUBSCRIBERS, CUPTI_ACTIVITY_ATTR_MULTIPLE_SUBSCRIBER_STATE)\n"
+            "SAME(CUPTI_ABI_ATTR_ALL_SYNC, CUPTI_ACTIVITY_ATTR_ENABLE_ALL_SYNC_RECORDS)\n"
+            "SAME(CUPTI_ABI_ATTR_THREAD_ID_TYPE, CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE)\n"
+            "SAME(sizeof(CUpti_ActivityThreadIdType), 4) SAME(sizeof(CUpti_ActivityKind), 4)\n"
+            "SAME(CUPTI_ABI_OLD_NAME_SZ, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN)\n"
+            "SAME(sizeof(struct cupti_subscribe), sizeof(CUpti_SubscriberParams))\n")
+    for own, theirs in (("size", "structSize"), ("name", "subscriberName"), ("old_name", "oldSubscriberName"),
+                        ("old_name_sz", "oldSubscriberSize"), ("allow_several", "allowMultipleSubscribers")):
+        code += "SAME(offsetof(struct cupti_subscribe, %s), offsetof(CUpti_SubscriberParams, %s))\n" % (own, theirs)
+    # Every function takes as many arguments, each as large, as the header says.
+    with open(os.path.join(ROOT, "cupti", "cupti_abi.h")) as f:
+        functions = re.findall(r'CUPTI_FN\(0, \w+, "(cupti\w+_v2|cuptiActivityGetEnabledKinds)",\s*\\?\s*\(([^)]*)\)',
+                               f.read())
+    check(len(functions) >= 12, "only %d functions were found" % len(functions))
+    for name, params in functions:
+        args = [" ".join(a.replace("\\", " ").split()) for a in params.split(",")]
+        values = ", ".join("(void *)0" if "*" in a or a.startswith("cupti_") else "0" for a in args)
+        code += "void call_%s(void) { (void)%s(%s); }\n" % (name, name, values)
+    compile_against(real, code)
+    print("# %s: %d functions" % (real.release, len(functions)))
+
+
+def compile_against(real, code):
+    with tempfile.NamedTemporaryFile("w", suffix=".c") as f:
+        f.write(code)
+        f.flush()
+        p = subprocess.run(["gcc", "-std=gnu17", "-fsyntax-only", "-I" + os.path.join(ROOT, "tests", "gpu", "stub"),
+                            "-I" + real.include, "-I" + os.path.join(ROOT, "cupti"),
+                            "-I" + os.path.join(ROOT, "include"), f.name], capture_output=True, text=True)
+    errors = [x for x in p.stderr.splitlines() if "error" in x]
+    check(p.returncode == 0, "; ".join(errors[:3]))
 
 
 def same_walk(real):
@@ -266,6 +299,12 @@ for what_ in CHECKS:
     add("toolkit_%s" % what_.__name__, toolkit_real, what_)
 for release_, requirement_ in WHEELS:
     for what_ in CHECKS:
+        add("cupti_%s_%s" % (release_.replace(".", "_"), what_.__name__),
+            lambda r=release_, q=requirement_: wheel(r, q), what_)
+
+
+for release_, requirement_ in HEADERS_ONLY:
+    for what_ in (same_layouts, same_second_interface):
         add("cupti_%s_%s" % (release_.replace(".", "_"), what_.__name__),
             lambda r=release_, q=requirement_: wheel(r, q), what_)
 

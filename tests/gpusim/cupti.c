@@ -7,7 +7,8 @@
  *
  * Environment, all for tests:
  *   GPUSIM_CUPTI_RELEASE     whose records: "11.0" .. "13.4"; the default is the library's own
- *   GPUSIM_CUPTI_BUSY        another tool holds the subscription
+ *   GPUSIM_CUPTI_BUSY        another tool holds the subscription; _HOLDER names it
+ *   GPUSIM_CUPTI_SEVERAL     0: the driver is too old for several subscribers
  *   GPUSIM_CUPTI_RESERVE     records take their place at submission, incomplete until the work ends
  *   GPUSIM_CUPTI_UNKNOWN_EVERY, _DROP_EVERY, _ZERO_EVERY   every n-th device record is of a kind
  *                            that the walker does not know; is dropped; has no timestamps
@@ -41,28 +42,42 @@ struct buf {
 
 struct pending {		/* a record that is not written until its work has ended */
 	struct sim_op op;
+	unsigned int subs;	/* bits of those who had its kind on */
+};
+
+#define SUB_CNT 4
+
+/* Who records: [0] is the first interface, which knows one for the whole process. */
+struct sub {
+	bool open;		/* subscribed by the second interface */
+	bool kinds[KIND_CNT], runtime[CALL_CNT], driver[CALL_CNT], all_sync;
+	cupti_buffer_request request;
+	cupti_buffer_complete complete;
+	cupti_buffer_request_v2 request_v2;
+	cupti_buffer_complete_v2 complete_v2;
+	struct buf bufs[BUF_CNT];
+	size_t dropped;
 };
 
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	bool loaded, attached, worker, subscribed, per_thread, all_sync, reserve, quit;
-	bool kinds[KIND_CNT], runtime[CALL_CNT], driver[CALL_CNT];
+	bool loaded, attached, worker, subscribed, per_thread, reserve, quit;
 	bool used;		/* an Enable or a Subscribe succeeded */
-	cupti_buffer_request request;
-	cupti_buffer_complete complete;
+	bool second;		/* the process has decided for the second interface */
+	struct sub subs[SUB_CNT];
+	char name[54];		/* of the first who subscribed by the second interface */
 	uint64_t (*timestamp)(void);
-	struct buf bufs[BUF_CNT];
 	struct pending *pending;
 	size_t pending_cnt;
-	size_t dropped;
 	uint32_t flush_ms;
 	uint64_t device_records, written;
 	unsigned int unknown_every, drop_every, zero_every;
 	pid_t pid;
 	size_t attr[32];
 } c = {
-	.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER, .all_sync = true,
+	.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER,
+	.subs[0].all_sync = true,
 };
 
 SIM_EXPORT const int dlbpf_gpusim_marker = 1;
@@ -107,28 +122,33 @@ static cupti_result driver_missing(void)
 
 /* --- buffers ------------------------------------------------------------------------------------ */
 
-static void hand_back(struct buf *b)
+#define for_each_sub(u) for (struct sub *u = c.subs; u < c.subs + SUB_CNT; u++)
+
+static void hand_back(struct sub *u, struct buf *b)
 {
 	struct buf done = *b;
 
 	memset(b, 0, sizeof(*b));
 	pthread_mutex_unlock(&c.lock);
-	c.complete(NULL, 0, done.mem, done.size, done.used);
+	if (u->complete_v2)
+		u->complete_v2(done.mem, done.size, done.used, NULL);
+	else
+		u->complete(NULL, 0, done.mem, done.size, done.used);
 	pthread_mutex_lock(&c.lock);
 }
 
-static struct buf *current_buf(uint32_t thread)
+static struct buf *current_buf(struct sub *u, uint32_t thread)
 {
-	for (struct buf *b = c.bufs; b < c.bufs + BUF_CNT; b++)
+	for (struct buf *b = u->bufs; b < u->bufs + BUF_CNT; b++)
 		if (b->open && !b->full && b->thread == thread)
 			return b;
 	return NULL;
 }
 
 /* Room for one record in the thread's buffer; asks for another where it is full. */
-static uint8_t *room(uint32_t thread, size_t sz, uint64_t ready)
+static uint8_t *room(struct sub *u, uint32_t thread, size_t sz, uint64_t ready)
 {
-	struct buf *b = current_buf(thread);
+	struct buf *b = current_buf(u, thread);
 	size_t max = 0;
 
 	if (b && b->used + sz > b->size) {
@@ -136,10 +156,13 @@ static uint8_t *room(uint32_t thread, size_t sz, uint64_t ready)
 		pthread_cond_signal(&c.wake);
 		b = NULL;
 	}
-	for (struct buf *n = c.bufs; !b && n < c.bufs + BUF_CNT; n++) {
+	for (struct buf *n = u->bufs; !b && n < u->bufs + BUF_CNT; n++) {
 		if (n->open)
 			continue;
-		c.request(&n->mem, &n->size, &max);
+		if (u->request_v2)
+			u->request_v2(&n->mem, &n->size, &max, NULL);
+		else
+			u->request(&n->mem, &n->size, &max);
 		if (!n->mem && layout()->version < 27)
 			raise(SIGSEGV);		/* what a refused buffer can do before 12.9 */
 		if (!n->mem || n->size < sz)
@@ -152,7 +175,7 @@ static uint8_t *room(uint32_t thread, size_t sz, uint64_t ready)
 		b = n;
 	}
 	if (!b) {
-		c.dropped++;
+		u->dropped++;
 		return NULL;
 	}
 	b->used += sz;
@@ -168,17 +191,17 @@ static uint32_t own_thread(void)
 
 /* --- records ------------------------------------------------------------------------------------ */
 
-static void put_op(const struct sim_op *op, bool complete, uint32_t thread)
+static void put_op(struct sub *u, const struct sim_op *op, bool complete, uint32_t thread)
 {
 	uint64_t n = ++c.written;
 	struct record r;
 	uint8_t *p;
 
 	if (c.drop_every && n % c.drop_every == 0) {
-		c.dropped++;
+		u->dropped++;
 		return;
 	}
-	record_of_op(&r, op, c.kinds[CUPTI_ABI_KIND_KERNEL] ? CUPTI_ABI_KIND_KERNEL :
+	record_of_op(&r, op, u->kinds[CUPTI_ABI_KIND_KERNEL] ? CUPTI_ABI_KIND_KERNEL :
 						       CUPTI_ABI_KIND_CONCURRENT_KERNEL);
 	if (!r.sz)
 		return;
@@ -187,9 +210,16 @@ static void put_op(const struct sim_op *op, bool complete, uint32_t thread)
 	record_times(&r, complete ? cupti_time(op->start) : 0, complete ? cupti_time(op->end) : 0);
 	if (c.unknown_every && n % c.unknown_every == 0)
 		memcpy(r.bytes, &(uint32_t){ 250 }, 4);
-	p = room(thread, r.sz, op->end);
+	p = room(u, thread, r.sz, op->end);
 	if (p)
 		memcpy(p, r.bytes, r.sz);
+}
+
+static void put_pending(const struct pending *p, bool complete)
+{
+	for_each_sub(u)
+		if (p->subs & 1U << (u - c.subs))
+			put_op(u, &p->op, complete, 0);
 }
 
 /* Writes what has ended meanwhile. */
@@ -199,26 +229,33 @@ static void write_ended(uint64_t now)
 
 	for (size_t i = 0; i < c.pending_cnt; i++) {
 		if (c.pending[i].op.end <= now)
-			put_op(&c.pending[i].op, true, 0);
+			put_pending(&c.pending[i], true);
 		else
 			c.pending[kept++] = c.pending[i];
 	}
 	c.pending_cnt = kept;
 }
 
-static bool wanted_op(const struct sim_op *op)
+static bool records(const struct sub *u)
 {
+	return u->request || u->request_v2;
+}
+
+static bool wanted_op(const struct sub *u, const struct sim_op *op)
+{
+	if (!records(u))
+		return false;
 	switch (op->kind) {
 	case SIM_KERNEL:
-		return c.kinds[CUPTI_ABI_KIND_KERNEL] || c.kinds[CUPTI_ABI_KIND_CONCURRENT_KERNEL];
+		return u->kinds[CUPTI_ABI_KIND_KERNEL] || u->kinds[CUPTI_ABI_KIND_CONCURRENT_KERNEL];
 	case SIM_MEMCPY:
-		return c.kinds[CUPTI_ABI_KIND_MEMCPY];
+		return u->kinds[CUPTI_ABI_KIND_MEMCPY];
 	case SIM_MEMSET:
-		return c.kinds[CUPTI_ABI_KIND_MEMSET];
+		return u->kinds[CUPTI_ABI_KIND_MEMSET];
 	case SIM_SYNC:
-		return c.kinds[CUPTI_ABI_KIND_SYNC] && (c.all_sync || !op->not_ready);
+		return u->kinds[CUPTI_ABI_KIND_SYNC] && (u->all_sync || !op->not_ready);
 	case SIM_GRAPH:
-		return c.kinds[CUPTI_ABI_KIND_GRAPH_TRACE];
+		return u->kinds[CUPTI_ABI_KIND_GRAPH_TRACE];
 	}
 	return false;
 }
@@ -226,34 +263,46 @@ static bool wanted_op(const struct sim_op *op)
 static void on_op(const struct sim_op *op)
 {
 	uint64_t now = mono_ns();
+	struct pending p = { .op = *op };
 
 	pthread_mutex_lock(&c.lock);
-	if (c.request && wanted_op(op)) {
-		if (c.reserve || op->kind == SIM_SYNC || op->end <= now) {
-			put_op(op, true, own_thread());
-		} else if (c.pending_cnt < PENDING_MAX) {
-			c.pending[c.pending_cnt++] = (struct pending){ .op = *op };
-		} else {
-			c.dropped++;
-		}
+	for_each_sub(u) {
+		if (!wanted_op(u, op))
+			continue;
+		if (c.reserve || op->kind == SIM_SYNC || op->end <= now)
+			put_op(u, op, true, own_thread());
+		else if (c.pending_cnt < PENDING_MAX)
+			p.subs |= 1U << (u - c.subs);
+		else
+			u->dropped++;
 		if (c.device_records++ % 1024 == 0)
 			write_ended(now);
 	}
+	if (p.subs && c.pending_cnt < PENDING_MAX)
+		c.pending[c.pending_cnt++] = p;
 	pthread_mutex_unlock(&c.lock);
+}
+
+static bool wanted_call(const struct sub *u, const struct sim_call *call)
+{
+	bool runtime = call->domain == SIM_RUNTIME;
+
+	return records(u) && (u->kinds[runtime ? CUPTI_ABI_KIND_RUNTIME : CUPTI_ABI_KIND_DRIVER] ||
+			      (call->cbid < CALL_CNT && (runtime ? u->runtime : u->driver)[call->cbid]));
 }
 
 static void on_call(const struct sim_call *call)
 {
-	bool runtime = call->domain == SIM_RUNTIME;
 	struct record r;
 	uint8_t *p;
 
 	pthread_mutex_lock(&c.lock);
-	if (c.request && (c.kinds[runtime ? CUPTI_ABI_KIND_RUNTIME : CUPTI_ABI_KIND_DRIVER] ||
-			  (call->cbid < CALL_CNT && (runtime ? c.runtime : c.driver)[call->cbid]))) {
+	for_each_sub(u) {
+		if (!wanted_call(u, call))
+			continue;
 		record_of_call(&r, call, (uint32_t)c.pid);
 		record_times(&r, cupti_time(call->start), cupti_time(call->end));
-		p = room(own_thread(), r.sz, call->end);
+		p = room(u, own_thread(), r.sz, call->end);
 		if (p)
 			memcpy(p, r.bytes, r.sz);
 	}
@@ -280,14 +329,16 @@ static void flush(bool forced)
 	write_ended(now);
 	if (forced) {
 		for (size_t i = 0; i < c.pending_cnt; i++)
-			put_op(&c.pending[i].op, false, 0);
+			put_pending(&c.pending[i], false);
 		c.pending_cnt = 0;
 	}
-	for (struct buf *b = c.bufs; c.complete && b < c.bufs + BUF_CNT; b++) {
-		if (!b->open || !b->used || (!forced && b->ready > now))
-			continue;
-		blank_incomplete(b, now);
-		hand_back(b);
+	for_each_sub(u) {
+		for (struct buf *b = u->bufs; records(u) && b < u->bufs + BUF_CNT; b++) {
+			if (!b->open || !b->used || (!forced && b->ready > now))
+				continue;
+			blank_incomplete(b, now);
+			hand_back(u, b);
+		}
 	}
 	pthread_mutex_unlock(&c.lock);
 }
@@ -302,11 +353,14 @@ static void *worker(void *arg)
 	while (!c.quit) {
 		now = mono_ns();
 		next = 0;
-		for (struct buf *b = c.bufs; b < c.bufs + BUF_CNT; b++) {
+		for (size_t i = 0; i < (size_t)SUB_CNT * BUF_CNT; i++) {
+			struct sub *u = &c.subs[i / BUF_CNT];
+			struct buf *b = &u->bufs[i % BUF_CNT];
+
 			if (!b->open || !b->full)
 				continue;
 			if (b->ready <= now)
-				hand_back(b);
+				hand_back(u, b);
 			else if (!next || b->ready < next)
 				next = b->ready;
 		}
@@ -397,10 +451,21 @@ DEF(cuptiGetCallbackName, (int domain, uint32_t cbid, const char **name))
 	return *name ? CUPTI_ABI_OK : CUPTI_ABI_ERR_PARAM;
 }
 
+/* A subscriber of the second interface; NULL for anything else. */
+static struct sub *sub_of(void *subscriber)
+{
+	for (struct sub *u = c.subs + 1; u < c.subs + SUB_CNT; u++)
+		if (u == subscriber && u->open)
+			return u;
+	return NULL;
+}
+
 DEF(cuptiSubscribe, (void **subscriber, cupti_callback callback, void *userdata))
 {
 	DRIVER_CALL();
 	(void)callback, (void)userdata;
+	if (c.second)
+		return CUPTI_ABI_ERR_SUBSCRIBERS;
 	if (c.subscribed || env_num("GPUSIM_CUPTI_BUSY") != 0)
 		return layout()->version < 19 ? CUPTI_ABI_ERR_LIMIT : CUPTI_ABI_ERR_SUBSCRIBERS;
 	c.subscribed = c.used = true;
@@ -410,10 +475,20 @@ DEF(cuptiSubscribe, (void **subscriber, cupti_callback callback, void *userdata)
 
 DEF(cuptiUnsubscribe, (void *subscriber))
 {
+	struct sub *u;
+
 	DRIVER_CALL();
-	if (subscriber != &c || !c.subscribed)
+	if (subscriber == &c && c.subscribed) {
+		c.subscribed = false;
+		return CUPTI_ABI_OK;
+	}
+	u = sub_of(subscriber);
+	if (!u)
 		return CUPTI_ABI_ERR_PARAM;
-	c.subscribed = false;
+	/* What nobody flushed is lost with it. */
+	pthread_mutex_lock(&c.lock);
+	memset(u, 0, sizeof(*u));
+	pthread_mutex_unlock(&c.lock);
 	return CUPTI_ABI_OK;
 }
 
@@ -435,9 +510,11 @@ DEF(cuptiActivityRegisterCallbacks, (cupti_buffer_request request, cupti_buffer_
 	load();
 	if (!request || !complete)
 		return CUPTI_ABI_ERR_PARAM;
+	if (c.second)
+		return CUPTI_ABI_ERR_SUBSCRIBERS;
 	pthread_mutex_lock(&c.lock);
-	c.request = request;
-	c.complete = complete;
+	c.subs[0].request = request;
+	c.subs[0].complete = complete;
 	pthread_mutex_unlock(&c.lock);
 	return CUPTI_ABI_OK;
 }
@@ -447,9 +524,11 @@ DEF(cuptiActivityEnable, (int kind))
 	DRIVER_CALL();
 	if (kind <= 0 || kind >= KIND_CNT)
 		return CUPTI_ABI_ERR_PARAM;
+	if (c.second)
+		return CUPTI_ABI_ERR_SUBSCRIBERS;
 	pthread_mutex_lock(&c.lock);
 	attach();
-	c.kinds[kind] = c.used = true;
+	c.subs[0].kinds[kind] = c.used = true;
 	pthread_mutex_unlock(&c.lock);
 	return CUPTI_ABI_OK;
 }
@@ -460,7 +539,7 @@ DEF(cuptiActivityDisable, (int kind))
 	if (kind <= 0 || kind >= KIND_CNT)
 		return CUPTI_ABI_ERR_PARAM;
 	pthread_mutex_lock(&c.lock);
-	c.kinds[kind] = false;
+	c.subs[0].kinds[kind] = false;
 	pthread_mutex_unlock(&c.lock);
 	return CUPTI_ABI_OK;
 }
@@ -470,7 +549,7 @@ DEF(cuptiActivityEnableRuntimeApi, (uint32_t cbid, uint8_t enable))
 	DRIVER_CALL();
 	if (!cbid || cbid > layout()->runtime_max)
 		return CUPTI_ABI_ERR_PARAM;
-	c.runtime[cbid] = enable;
+	c.subs[0].runtime[cbid] = enable;
 	return CUPTI_ABI_OK;
 }
 
@@ -479,14 +558,14 @@ DEF(cuptiActivityEnableDriverApi, (uint32_t cbid, uint8_t enable))
 	DRIVER_CALL();
 	if (!cbid || cbid > layout()->driver_max)
 		return CUPTI_ABI_ERR_PARAM;
-	c.driver[cbid] = enable;
+	c.subs[0].driver[cbid] = enable;
 	return CUPTI_ABI_OK;
 }
 
 DEF(cuptiActivityEnableAllSyncRecords, (uint8_t enable))
 {
 	DRIVER_CALL();
-	c.all_sync = enable;
+	c.subs[0].all_sync = enable;
 	return CUPTI_ABI_OK;
 }
 
@@ -518,8 +597,8 @@ DEF(cuptiActivityGetNumDroppedRecords, (void *ctx, uint32_t stream, size_t *drop
 	COUNT();
 	(void)ctx, (void)stream;
 	pthread_mutex_lock(&c.lock);
-	*dropped = c.dropped;
-	c.dropped = 0;
+	*dropped = c.subs[0].dropped;
+	c.subs[0].dropped = 0;
 	pthread_mutex_unlock(&c.lock);
 	return CUPTI_ABI_OK;
 }
@@ -570,6 +649,225 @@ DEF(cuptiFinalize, (void))
 	COUNT();
 	if (!c.used && layout()->version >= 22 && layout()->version <= 28)
 		raise(SIGSEGV);		/* seen on 12.4 to 12.9 */
-	memset(c.kinds, 0, sizeof(c.kinds));
+	memset(c.subs[0].kinds, 0, sizeof(c.subs[0].kinds));
 	return CUPTI_ABI_OK;
+}
+
+/* --- the second interface ------------------------------------------------------------------------- */
+
+static bool several_possible(void)
+{
+	const char *s = getenv("GPUSIM_CUPTI_SEVERAL");
+
+	return layout()->version >= 130200 && !(s && s[0] == '0');
+}
+
+DEF(cuptiSubscribe_v2, (void **subscriber, cupti_callback callback, void *userdata,
+			struct cupti_subscribe *p))
+{
+	size_t want = layout()->version >= 130200 ? sizeof(*p) : CUPTI_ABI_SUBSCRIBE_13_0_SZ;
+	const char *holder = getenv("GPUSIM_CUPTI_HOLDER");
+	bool busy = c.subscribed || env_num("GPUSIM_CUPTI_BUSY") != 0, several;
+
+	DRIVER_CALL();
+	(void)callback, (void)userdata;
+	if (!p || p->size != want)
+		return CUPTI_ABI_ERR_PARAM;
+	several = p->size == sizeof(*p) && p->allow_several;
+	if (!holder)
+		holder = c.name[0] ? c.name : "nobody in particular";
+	if ((busy || c.second) && p->old_name && p->old_name_sz)
+		snprintf(p->old_name, p->old_name_sz, "CUPTI for %s", holder);
+	if (busy || (several && !several_possible()) || (!several && c.second))
+		return CUPTI_ABI_ERR_SUBSCRIBERS;
+	if (!several) {
+		c.subscribed = c.used = true;
+		*subscriber = &c;
+		return CUPTI_ABI_OK;
+	}
+	for (struct sub *u = c.subs + 1; u < c.subs + SUB_CNT; u++) {
+		if (u->open)
+			continue;
+		u->open = c.second = c.used = true;
+		if (!c.name[0] && p->name)
+			snprintf(c.name, sizeof(c.name), "%s", p->name);
+		*subscriber = u;
+		return CUPTI_ABI_OK;
+	}
+	return CUPTI_ABI_ERR_LIMIT;
+}
+
+DEF(cuptiActivityRegisterCallbacks_v2, (void *subscriber, cupti_buffer_request_v2 request,
+					cupti_buffer_complete_v2 complete))
+{
+	struct sub *u = sub_of(subscriber);
+
+	COUNT();
+	if (!u || !request || !complete)
+		return CUPTI_ABI_ERR_PARAM;
+	pthread_mutex_lock(&c.lock);
+	u->request_v2 = request;
+	u->complete_v2 = complete;
+	pthread_mutex_unlock(&c.lock);
+	return CUPTI_ABI_OK;
+}
+
+static cupti_result set_kind_v2(void *subscriber, int kind, bool on)
+{
+	struct sub *u = sub_of(subscriber);
+
+	DRIVER_CALL();
+	if (!u || kind <= 0 || kind >= KIND_CNT)
+		return CUPTI_ABI_ERR_PARAM;
+	pthread_mutex_lock(&c.lock);
+	attach();
+	u->kinds[kind] = on;
+	pthread_mutex_unlock(&c.lock);
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivityEnable_v2, (void *subscriber, int kind, void *config))
+{
+	return config ? CUPTI_ABI_ERR_PARAM : set_kind_v2(subscriber, kind, true);
+}
+
+DEF(cuptiActivityDisable_v2, (void *subscriber, int kind, void *config))
+{
+	return config ? CUPTI_ABI_ERR_PARAM : set_kind_v2(subscriber, kind, false);
+}
+
+DEF(cuptiActivityEnableRuntimeApi_v2, (void *subscriber, uint32_t cbid, uint8_t enable))
+{
+	struct sub *u = sub_of(subscriber);
+
+	DRIVER_CALL();
+	if (!u || !cbid || cbid > layout()->runtime_max)
+		return CUPTI_ABI_ERR_PARAM;
+	u->runtime[cbid] = enable;
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivityEnableDriverApi_v2, (void *subscriber, uint32_t cbid, uint8_t enable))
+{
+	struct sub *u = sub_of(subscriber);
+
+	DRIVER_CALL();
+	if (!u || !cbid || cbid > layout()->driver_max)
+		return CUPTI_ABI_ERR_PARAM;
+	u->driver[cbid] = enable;
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivityGetNextRecord_v2, (void *subscriber, uint8_t *buf, size_t valid, uint8_t **record))
+{
+	COUNT();
+	return sub_of(subscriber) ? walk(buf, valid, record) : CUPTI_ABI_ERR_PARAM;
+}
+
+DEF(cuptiActivityGetNumDroppedRecords_v2, (void *subscriber, void *ctx, uint32_t stream,
+					   size_t *dropped))
+{
+	struct sub *u = sub_of(subscriber);
+
+	COUNT();
+	(void)ctx, (void)stream;
+	if (!u || !dropped)
+		return CUPTI_ABI_ERR_PARAM;
+	pthread_mutex_lock(&c.lock);
+	*dropped = u->dropped;
+	u->dropped = 0;
+	pthread_mutex_unlock(&c.lock);
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiGetTimestamp_v2, (void *subscriber, uint64_t *ts))
+{
+	DRIVER_CALL();
+	if (!sub_of(subscriber))
+		return CUPTI_ABI_ERR_PARAM;
+	*ts = cupti_time(mono_ns());
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivityGetAttribute_v2, (void *subscriber, int attr, size_t *size, void *value))
+{
+	uint8_t state = c.second ? 1 : c.subscribed || !several_possible() ? 0 : 2;
+
+	DRIVER_CALL();
+	(void)subscriber;
+	if (attr != CUPTI_ABI_ATTR_MULTIPLE_SUBSCRIBERS || !size || *size != sizeof(state) || !value)
+		return CUPTI_ABI_ERR_PARAM;
+	memcpy(value, &state, sizeof(state));
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivitySetAttribute_v2, (void *subscriber, int attr, size_t *size, void *value))
+{
+	struct sub *u = sub_of(subscriber);
+	uint32_t type;
+
+	DRIVER_CALL();
+	if (!u || !size || !value)
+		return CUPTI_ABI_ERR_PARAM;
+	if (attr == CUPTI_ABI_ATTR_ALL_SYNC && *size == 1) {
+		u->all_sync = *(uint8_t *)value;
+	} else if (attr == CUPTI_ABI_ATTR_THREAD_ID_TYPE && *size == sizeof(type)) {
+		memcpy(&type, value, sizeof(type));
+		record_thread_ids(type == CUPTI_ABI_THREAD_ID_SYSTEM);
+	} else {
+		return CUPTI_ABI_ERR_PARAM;
+	}
+	return CUPTI_ABI_OK;
+}
+
+DEF(cuptiActivityGetEnabledKinds, (void *subscriber, uint32_t *kinds, uint32_t *sz, uint32_t *cnt))
+{
+	struct sub *only = sub_of(subscriber);
+	uint32_t n = 0;
+
+	DRIVER_CALL();
+	if (!cnt || (kinds && !sz) || (subscriber && !only))
+		return CUPTI_ABI_ERR_PARAM;
+	for (uint32_t kind = 1; kind < KIND_CNT; kind++) {
+		bool on = false;
+
+		for_each_sub(u)
+			on |= (!only || u == only) && u->kinds[kind];
+		if (!on)
+			continue;
+		if (kinds && (n + 1) * sizeof(*kinds) <= *sz)
+			kinds[n] = kind;
+		n++;
+	}
+	*cnt = n;
+	return CUPTI_ABI_OK;
+}
+
+/* How many kinds and calls are switched on: after a recording none. */
+SIM_EXPORT unsigned int dlbpf_gpusim_enabled(void);
+SIM_EXPORT unsigned int dlbpf_gpusim_enabled(void)
+{
+	unsigned int n = 0;
+
+	for_each_sub(u) {
+		for (size_t i = 0; i < KIND_CNT; i++)
+			n += u->kinds[i];
+		for (size_t i = 0; i < CALL_CNT; i++)
+			n += u->runtime[i] + u->driver[i];
+	}
+	return n;
+}
+
+/* Buffers that it holds; subscriptions. */
+SIM_EXPORT unsigned int dlbpf_gpusim_held(void);
+SIM_EXPORT unsigned int dlbpf_gpusim_held(void)
+{
+	unsigned int n = c.subscribed;
+
+	for_each_sub(u) {
+		n += u->open;
+		for (struct buf *b = u->bufs; b < u->bufs + BUF_CNT; b++)
+			n += b->open;
+	}
+	return n;
 }

@@ -14,7 +14,7 @@ copies, kernels. Nothing is computed. Everything says that it is simulated.
 
 Libraries are taken from $GPUSIM_LIB, else from build/gpusim of this checkout (make -C tests/gpusim).
 $GPUSIM_CUPTI names the libcupti that the process has loaded, as PyTorch's wheels load theirs:
-"13" (13.0, default), "12" (12.9), "12.6", "12.4", "12.1", "11.8", or "none".
+"13" (13.0, default), "13.4", "12" (12.9), "12.6", "12.4", "12.1", "11.8", or "none".
 """
 
 import ctypes
@@ -50,7 +50,9 @@ def _cupti():
     which = os.environ.get("GPUSIM_CUPTI", "13")
     if which == "none":
         return None
-    name = "cupti-%s/libcupti.so.12" % which if which.startswith("12.") else "libcupti.so." + which
+    name = "libcupti.so." + which
+    if which.startswith(("12.", "13.")):
+        name = "cupti-%s/libcupti.so.%s" % (which, which[:2])
     return ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), name))
 
 
@@ -392,21 +394,32 @@ def _install_torch(device):
 
 
 class Profiler:
-    """Another tool inside the process, which takes CUPTI's callbacks for its session as torch.profiler does."""
+    """What torch.profiler does with CUPTI, in this process: it registers its own buffer callbacks
+    and switches kinds on, and off again at its end. second: by the interface for several."""
 
-    def __init__(self):
-        _load()
-        self._lib = ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), "libprofiler.so"))
-        self._lib.profiler_start.argtypes = [ctypes.c_void_p]
-        self._lib.profiler_stop.restype = ctypes.c_uint64
+    def __init__(self, second=False, name="torch.profiler"):
+        self._cupti = _cupti()
+        self._lib = ctypes.CDLL(os.path.join(os.path.abspath(lib_dir()), "libgpusim_profiler.so"))
+        self._lib.gpusim_profiler_start.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p]
+        self._args = (self._cupti._name.encode(), int(second), name.encode())
 
     def start(self):
-        if self._lib.profiler_start(_cupti()._handle):
-            raise GpuError("the profiler could not start")
+        err = self._lib.gpusim_profiler_start(*self._args)
+        if err:
+            raise GpuError("the profiler does not start: %d" % err)
 
     def stop(self):
-        """How many kernels it saw."""
-        return self._lib.profiler_stop()
+        """Kernels and copies recorded, and buffers that it was given and that are not its own."""
+        err = self._lib.gpusim_profiler_stop()
+        if err:
+            raise GpuError("the profiler does not stop: %d" % err)
+        return self._lib.gpusim_profiler_work(), self._lib.gpusim_profiler_strange()
+
+
+def cupti_state():
+    """(kinds and calls switched on, buffers held and subscriptions) of the libcupti double."""
+    lib = _cupti()
+    return lib.dlbpf_gpusim_enabled(), lib.dlbpf_gpusim_held()
 
 
 def cupti_calls():

@@ -1,110 +1,155 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A profiler inside the application, as torch.profiler is one: it registers its own callbacks with
- * CUPTI at the start of each session, without a subscription, enables whole kinds, and disables them
- * at its end. Buffers that are not its own it ignores, as libkineto does.
+ * Another tool in the process, to share CUPTI with: it does what torch.profiler does, which is to
+ * take no subscription, register buffer callbacks of its own, switch kinds on, and at its end off
+ * again and flush. Or, second: it subscribes by the interface for several.
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "cupti_double.h"
+#include "../../cupti/cupti_abi.h"
+#include "sim.h"
 
 #define BUF_SZ (1U << 20)
-#define BUF_MAX 1024
+#define MINE_CNT 1024
 
-static const int kinds[] = {
-	CUPTI_ABI_KIND_CONCURRENT_KERNEL, CUPTI_ABI_KIND_MEMCPY, CUPTI_ABI_KIND_MEMSET, CUPTI_ABI_KIND_RUNTIME,
-};
+SIM_EXPORT int gpusim_profiler_start(const char *cupti, int second, const char *name);
+SIM_EXPORT int gpusim_profiler_stop(void);
+SIM_EXPORT int gpusim_profiler_work(void);
+SIM_EXPORT int gpusim_profiler_strange(void);
 
 static struct {
+	struct cupti_api_table t;
+	void *sub;
 	pthread_mutex_t lock;
-	cupti_result (*next)(uint8_t *buf, size_t valid, uint8_t **record);
-	cupti_result (*flush)(uint32_t flag);
-	cupti_result (*disable)(int kind);
-	uint8_t *bufs[BUF_MAX];
-	size_t cnt;
-	uint64_t kernels, strange;
-} p = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	uint8_t *mine[MINE_CNT];
+	int work, strange;
+} prof = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-SIM_EXPORT int InitializeInjection(void);
-SIM_EXPORT int profiler_start(void *cupti);
-SIM_EXPORT uint64_t profiler_stop(void);
-SIM_EXPORT uint64_t profiler_strange(void);
+static const int kinds[] = {
+	CUPTI_ABI_KIND_MEMCPY, CUPTI_ABI_KIND_MEMSET, CUPTI_ABI_KIND_CONCURRENT_KERNEL,
+	CUPTI_ABI_KIND_RUNTIME, CUPTI_ABI_KIND_DRIVER, CUPTI_ABI_KIND_OVERHEAD,
+};
 
 static void request(uint8_t **buf, size_t *size, size_t *max)
 {
-	*buf = aligned_alloc(8, BUF_SZ);
+	*buf = malloc(BUF_SZ);
 	*size = *buf ? BUF_SZ : 0;
 	*max = 0;
-	pthread_mutex_lock(&p.lock);
-	if (*buf && p.cnt < BUF_MAX)
-		p.bufs[p.cnt++] = *buf;
-	pthread_mutex_unlock(&p.lock);
+	pthread_mutex_lock(&prof.lock);
+	for (size_t i = 0; *buf && i < MINE_CNT; i++) {
+		if (!prof.mine[i]) {
+			prof.mine[i] = *buf;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&prof.lock);
+}
+
+static int take(uint8_t *buf)
+{
+	for (size_t i = 0; i < MINE_CNT; i++) {
+		if (prof.mine[i] == buf) {
+			prof.mine[i] = NULL;
+			return 1;
+		}
+	}
+	return 0;
 }
 
 static void complete(void *ctx, uint32_t stream, uint8_t *buf, size_t size, size_t valid)
 {
 	uint8_t *rec = NULL;
-	bool own = false;
+	uint32_t kind;
 
 	(void)ctx, (void)stream, (void)size;
-	pthread_mutex_lock(&p.lock);
-	for (size_t i = 0; i < p.cnt; i++)
-		own |= p.bufs[i] == buf;
-	if (!own)
-		p.strange++;
-	while (own && !p.next(buf, valid, &rec))
-		p.kernels += *(uint32_t *)(void *)rec == CUPTI_ABI_KIND_CONCURRENT_KERNEL;
-	pthread_mutex_unlock(&p.lock);
+	pthread_mutex_lock(&prof.lock);
+	if (!take(buf)) {
+		prof.strange++;
+		pthread_mutex_unlock(&prof.lock);
+		return;
+	}
+	while (!(prof.sub ? prof.t.v2_next_record(prof.sub, buf, valid, &rec) :
+			    prof.t.next_record(buf, valid, &rec))) {
+		memcpy(&kind, rec, sizeof(kind));
+		prof.work += kind == CUPTI_ABI_KIND_CONCURRENT_KERNEL || kind == CUPTI_ABI_KIND_MEMCPY;
+	}
+	pthread_mutex_unlock(&prof.lock);
+	free(buf);
 }
 
-SIM_EXPORT int profiler_start(void *cupti)
+static void request_v2(uint8_t **buf, size_t *size, size_t *max, const void *info)
 {
-	cupti_result (*enable)(int) = (cupti_result (*)(int))dlsym(cupti, "cuptiActivityEnable");
-	cupti_result (*reg)(cupti_buffer_request, cupti_buffer_complete) = (cupti_result (*)(cupti_buffer_request,
-		cupti_buffer_complete))dlsym(cupti, "cuptiActivityRegisterCallbacks");
+	(void)info;
+	request(buf, size, max);
+}
 
-	p.next = (cupti_result (*)(uint8_t *, size_t, uint8_t **))dlsym(cupti, "cuptiActivityGetNextRecord");
-	p.flush = (cupti_result (*)(uint32_t))dlsym(cupti, "cuptiActivityFlushAll");
-	p.disable = (cupti_result (*)(int))dlsym(cupti, "cuptiActivityDisable");
-	if (!enable || !reg || !p.next || !p.flush || !p.disable)
+static void complete_v2(uint8_t *buf, size_t size, size_t valid, const void *info)
+{
+	(void)info;
+	complete(NULL, 0, buf, size, valid);
+}
+
+static void no_callback(void *userdata, int domain, uint32_t cbid, const void *data)
+{
+	(void)userdata, (void)domain, (void)cbid, (void)data;
+}
+
+static int load(const char *path)
+{
+	void *lib = dlopen(path, RTLD_NOW | RTLD_NOLOAD), *f;
+
+	if (!lib)
 		return -1;
-	p.kernels = p.strange = 0;
-	if (reg(request, complete))
-		return -1;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (enable(kinds[i]))
-			return -1;
+#define CUPTI_FN(required, member, symbol, params) \
+	f = dlsym(lib, symbol); \
+	memcpy(&prof.t.member, &f, sizeof(f));
+	CUPTI_FUNCTIONS(CUPTI_FN)
+	CUPTI_FUNCTIONS_V2(CUPTI_FN)
+#undef CUPTI_FN
 	return 0;
 }
 
-/* As an injected tool: says that it was called. */
-SIM_EXPORT int InitializeInjection(void)
+int gpusim_profiler_start(const char *cupti, int second, const char *name)
 {
-	const char *path = getenv("GPUSIM_INJECTED");
-	FILE *f = path ? fopen(path, "a") : NULL;
+	struct cupti_subscribe p = { .size = sizeof(p), .name = name, .allow_several = 1 };
+	int err = load(cupti);
 
-	if (f) {
-		fputs("called\n", f);
-		fclose(f);
+	prof.sub = NULL;
+	prof.work = prof.strange = 0;
+	if (!err && second)
+		err = prof.t.subscribe_v2(&prof.sub, no_callback, NULL, &p);
+	if (!err)
+		err = prof.sub ? prof.t.v2_register_callbacks(prof.sub, request_v2, complete_v2) :
+				 prof.t.register_callbacks(request, complete);
+	for (size_t i = 0; !err && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		err = prof.sub ? prof.t.v2_enable(prof.sub, kinds[i], NULL) : prof.t.enable(kinds[i]);
+	return err;
+}
+
+int gpusim_profiler_stop(void)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		err = prof.sub ? prof.t.v2_disable(prof.sub, kinds[i], NULL) : prof.t.disable(kinds[i]);
+	if (!err)
+		err = prof.t.flush_all(0);
+	if (!err && prof.sub) {
+		err = prof.t.unsubscribe(prof.sub);
+		prof.sub = NULL;
 	}
-	return 1;
+	return err;
 }
 
-/* How many kernels the session saw. */
-SIM_EXPORT uint64_t profiler_stop(void)
+int gpusim_profiler_work(void)
 {
-	p.flush(0);
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		p.disable(kinds[i]);
-	p.flush(1);
-	return p.kernels;
+	return prof.work;
 }
 
-/* Buffers of another tool's that came to it. */
-SIM_EXPORT uint64_t profiler_strange(void)
+int gpusim_profiler_strange(void)
 {
-	return p.strange;
+	return prof.strange;
 }

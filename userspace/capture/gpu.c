@@ -34,6 +34,7 @@ struct gpu_proc {
 	DL_VEC(uint8_t) held;	/* records whose times are still CUPTI's */
 	struct dl_ev_gpu_drop drop;	/* the last one */
 	uint64_t lost;		/* held records that were given up, and impossible times */
+	uint64_t begin_ts;
 	uint64_t check_ts;
 	uint32_t told;		/* enum dl_gpu_state last emitted by us */
 	bool restart;		/* switched off to begin anew; on again once it is off */
@@ -48,6 +49,14 @@ struct dl_gpu {
 	uint64_t told_invalid;
 	int emitted;
 };
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
+}
 
 /* --- switching ---------------------------------------------------------------------------------- */
 
@@ -238,6 +247,7 @@ static void begin(struct dl_gpu *g, struct gpu_proc *p)
 {
 	struct dl_gpu_ring *hdr = p->ring.hdr;
 
+	p->begin_ts = now_ns();
 	/* What an earlier recorder left is not of this recording. */
 	p->ring.tail = __atomic_load_n(&hdr->head, __ATOMIC_ACQUIRE) & ~7ULL;
 	gpu_ring_release(&p->ring);
@@ -297,15 +307,27 @@ static int drain_last(struct dl_gpu *g, struct gpu_proc *p)
 	return emit(g, &drop.h);
 }
 
+/* From the last clock pair, or the beginning, to now. */
+static uint64_t since_last_pair(const struct dl_gpu *g, const struct gpu_proc *p)
+{
+	uint64_t last = p->clock.cnt ? p->clock.v[(p->clock.cnt - 1) % GPU_CLOCK_PAIRS].mono : p->begin_ts;
+
+	return g->now > last ? g->now - last : 0;
+}
+
 /* The collector has gone. */
 static int finish(struct dl_gpu *g, struct gpu_proc *p)
 {
 	bool clean = __atomic_load_n(&p->ring.hdr->exited, __ATOMIC_ACQUIRE);
 	int err = drain_last(g, p);
+	char text[128] = "ended with the process";
 
+	/* Each flush ends with a clock pair, so the last one tells how far the records go. */
+	if (!clean)
+		snprintf(text, sizeof(text), "ended without a last flush: GPU records of up to %llu ms are missing",
+			 (unsigned long long)since_last_pair(g, p) / 1000000);
 	if (!err && p->told == DL_GPU_COLLECTOR)
-		err = emit_source(g, p, DL_GPU_STOPPED, clean ? "ended with the process" :
-				  "ended without a last flush: GPU records up to the one before");
+		err = emit_source(g, p, DL_GPU_STOPPED, text);
 	g->invalid += p->ring.invalid + p->lost;
 	return err;
 }
@@ -406,6 +428,16 @@ void dl_gpu_close(struct dl_gpu *g)
 	free(g);
 }
 
+void dl_gpu_set_mode(struct dl_gpu *g, uint32_t mode)
+{
+	if (mode == DL_GPU_MODE_OFF || mode > DL_GPU_MODE_FULL)
+		return;
+	g->opts.mode = mode;
+	for (size_t i = 0; i < g->procs.cnt; i++)
+		if (!g->procs.v[i]->restart)
+			want(g->procs.v[i], mode);
+}
+
 int dl_gpu_probe(struct dl_gpu *g, uint32_t pid)
 {
 	return find_proc(g, pid, NULL) ? 1 : attach(g, pid);
@@ -437,14 +469,6 @@ int dl_gpu_drain(struct dl_gpu *g, uint64_t now_ts)
 	if (!err)
 		err = tell_invalid(g);
 	return err ? err : g->emitted;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
 }
 
 int dl_gpu_stop(struct dl_gpu *g)

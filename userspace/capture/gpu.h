@@ -31,6 +31,9 @@ int dl_gpu_probe(struct dl_gpu *g, uint32_t pid);
 /* Its collector gives records, or is about to: no other tool holds CUPTI, nothing has failed. */
 bool dl_gpu_gives(const struct dl_gpu *g, uint32_t pid);
 
+/* Another mode, for all of them, while they record; what both modes have is recorded without a gap. */
+void dl_gpu_set_mode(struct dl_gpu *g, uint32_t mode);
+
 /* Beats, drains and emits what can be converted. Returns events emitted or -errno of the sink. */
 int dl_gpu_drain(struct dl_gpu *g, uint64_t now_ts);
 

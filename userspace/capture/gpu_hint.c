@@ -15,6 +15,7 @@
 
 #define COLLECTOR "libdlbpf_cupti.so"
 #define VARIABLE "CUDA_INJECTION64_PATH"
+#define CHAIN "DLBPF_CHAIN_INJECTION"
 #define CMDLINE_MAX 4096
 #define ENVIRON_MAX (1 << 20)
 
@@ -161,17 +162,19 @@ static void add_hint(struct dl_str *s, uint32_t pid)
 		return;
 	}
 	if (set[0])
-		dl_str_addf(s, "another tool is injected (" VARIABLE "=%s), and is called after dlbpf's; ", set);
+		dl_str_add(s, "another tool is injected; to load both, ");
 	else
 		dl_str_add(s, "record it with --inject, or ");
 	if (!visible_to(pid, lib))
 		dl_str_addf(s, "bind %s into the container, and ", lib);
-	dl_str_add(s, "start it as: " VARIABLE "=");
-	add_quoted(s, lib);
+	dl_str_add(s, "start it as: ");
 	if (set[0]) {
-		dl_str_add(s, " DLBPF_CHAIN_INJECTION=");
+		dl_str_add(s, CHAIN "=");
 		add_quoted(s, set);
+		dl_str_add(s, " ");
 	}
+	dl_str_add(s, VARIABLE "=");
+	add_quoted(s, lib);
 	add_command(s, pid);
 }
 

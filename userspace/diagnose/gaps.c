@@ -106,12 +106,6 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 		asked = gap->start;
 	if (asked > gap->end)
 		asked = gap->end;
-	if (is_blind(proc_of(dev), gap)) {
-		struct dl_what blind = { .text = "another tool had CUPTI's records" };
-
-		dl_charge(&w, DL_CAUSE_UNEXPLAINED, thread, gap->start, gap->end, &blind);
-		return ledger ? ledger->err : 0;
-	}
 	if (k)
 		charge_asked(&w, dev, k, thread, gap->end, asked);
 	w.sync_thread = thread;
@@ -159,7 +153,9 @@ static int explain_all(struct device *dev, struct dl_diag *d)
 		struct dl_gap gap = { .start = at, .end = next, .device = dev->id,
 				      .proc = dev->proc };
 
-		if (next > at) {
+		if (is_blind(proc_of(dev), &gap)) {
+			dev->out->unobserved_ns += next - at;
+		} else if (next > at) {
 			const struct dl_kern *k;
 			const struct dl_api *api;
 
@@ -279,7 +275,6 @@ static int do_device(struct dl_report *r, const struct dl_timeline *tl, uint32_t
 	device_span(&dev);
 	dev.out->start = dev.start;
 	dev.out->end = dev.end;
-	dl_part_span(r, proc, dev.end - dev.start);
 	err = name_device(&dev);
 	if (!err)
 		err = dl_busy_spans(proc_of(&dev), id, DL_KERN_ALL, &dev.busy);
@@ -294,6 +289,7 @@ static int do_device(struct dl_report *r, const struct dl_timeline *tl, uint32_t
 			dev.out->kernels += k->device == id;
 		err = explain_all(&dev, d);
 	}
+	dl_part_span(r, proc, dev.end - dev.start - dev.out->unobserved_ns);
 	if (!err)
 		err = dl_ledger_publish(tl, &dev.ledger, dev.out->causes);
 	vec_free(&real);

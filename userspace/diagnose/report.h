@@ -149,6 +149,7 @@ struct dl_device_report {
 	char *name;
 	bool simulated;
 	uint64_t start, end;	/* observed span */
+	uint64_t unobserved_ns;	/* of it, from kernel to kernel: another tool had the records in between */
 	uint64_t busy_ns;	/* some kernel runs; collectives that run alone are not busy */
 	uint64_t collective_ns;	/* only collectives run */
 	uint64_t idle_ns;	/* busy + collective + idle = end - start */

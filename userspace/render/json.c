@@ -119,6 +119,7 @@ static void add_devices(struct jsonb *b, struct json_object *root, const struct 
 		jb_s64(b, o, "end_ns", since_start(r, dev->end));
 		jb_u64(b, o, "busy_ns", dev->busy_ns);
 		jb_u64(b, o, "collective_ns", dev->collective_ns);
+		jb_u64(b, o, "unobserved_ns", dev->unobserved_ns);
 		jb_u64(b, o, "idle_ns", dev->idle_ns);
 		jb_u64(b, o, "kernels", dev->kernels);
 		jb_u64(b, o, "gaps", dev->gap_cnt);

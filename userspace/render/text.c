@@ -184,7 +184,7 @@ static void device_name(struct dl_str *out, const struct dl_report *r,
 
 static uint64_t span(const struct dl_device_report *dev)
 {
-	return dev->end > dev->start ? dev->end - dev->start : 0;
+	return dev->end > dev->start ? dev->end - dev->start - dev->unobserved_ns : 0;
 }
 
 void tx_summary(struct tx *t, const struct dl_report *r)

@@ -269,7 +269,7 @@ static void say_use(struct dl_str *out, const struct dl_report *r, const struct 
 	dl_str_addf(out, "%s on average, %s at most by NVML; its memory was busy for %s", tx_pct_round(a, g->util_mean),
 		    tx_pct_round(b, g->util_max), tx_pct_round(c, g->mem_util_mean));
 	if (dev && dev->end > dev->start)
-		dl_str_addf(out, ". Busy by dlbpf: %s", tx_pct_of(a, dev->busy_ns + dev->collective_ns, dev->end - dev->start));
+		dl_str_addf(out, ". Busy by dlbpf: %s", tx_pct_of(a, dev->busy_ns + dev->collective_ns, dev->end - dev->start - dev->unobserved_ns));
 }
 
 static void gpu_title(struct tx *t, const struct dl_gpu_report *g)

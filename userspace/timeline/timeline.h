@@ -198,7 +198,7 @@ struct dl_proc {
 	bool gpu_simulated;
 	char *gpu_text;		/* which collector, or why none; while another tool has CUPTI: gpu_busy */
 	char *gpu_busy;
-	struct dl_spans gpu_blind;	/* another tool had the records; the last may end with the recording */
+	struct dl_spans gpu_blind;	/* another tool had the records; UINT64_MAX: to the recording's end */
 	struct dl_ev_gpu_drop gpu_drop;
 };
 
