@@ -484,14 +484,14 @@ TEST(another_tool_takes_the_records)
 
 		synth_event(s, &c.h);
 	}
-	synth_event_text(s, &busy.h, "another tool (torch.profiler?)");
+	synth_event_text(s, &busy.h, "busy (torch.profiler?): another tool has CUPTI's records");
 	synth_mark(s, AT(100), DL_MARK_STOP, 0, "");
 	r = job_report(s, NULL);
 	check_adds_up(r);
 	CHECK_EQ(r->devices.v[0].busy_ns, MS(20));
 	CHECK_EQ(r->devices.v[0].end, AT(55));
 	CHECK_EQ(r->devices.v[0].idle_ns, r->devices.v[0].end - r->devices.v[0].start - MS(20));
-	CHECK_STR(r->gpu_source, "CUPTI 13.0; then busy (another tool (torch.profiler?))");
+	CHECK_STR(r->gpu_source, "CUPTI 13.0; then busy (torch.profiler?): another tool has CUPTI's records");
 	CHECK_EQ(r->notes.cnt, 1);
 	CHECK(strstr(r->notes.v[0], "another tool had the GPU records"));
 	dl_report_free(r);

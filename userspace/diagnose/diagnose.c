@@ -54,7 +54,7 @@ static int name_source(struct dl_report *r, const struct dl_timeline *tl)
 	if (r->simulated && s.len && !strstr(s.s, "simulated"))
 		dl_str_add(&s, " (simulated)");
 	if (best && best->gpu_state == DL_GPU_BUSY)
-		dl_str_addf(&s, "%sbusy (%s)", s.len ? "; then " : "", best->gpu_busy ? best->gpu_busy : "another tool");
+		dl_str_addf(&s, "%s%s", s.len ? "; then " : "", best->gpu_busy ? best->gpu_busy : "busy");
 	r->gpu_source = dl_str_take(&s);
 	return r->gpu_source ? 0 : -ENOMEM;
 }
