@@ -93,7 +93,8 @@ static int make_memory(uint64_t *x, size_t *ret_sz)
 	return fd;
 }
 
-static void scribble_record(uint8_t *p, size_t room, uint64_t *x)
+/* Mostly one that could be true, now and then one larger than any is. Returns the size that it claims. */
+static uint16_t scribble_record(uint8_t *p, size_t room, uint64_t *x)
 {
 	struct dl_hdr h = {
 		.size = (uint16_t)next(x), .kind = (uint16_t)(40 + next(x) % 24),
@@ -106,11 +107,14 @@ static void scribble_record(uint8_t *p, size_t room, uint64_t *x)
 		body[0] = next(x) % 4 ? h.ts + 1795993439000000000ULL : next(x);
 	}
 	if (next(x) % 8)
-		h.size = 24 + 8 * (next(x) % 10);
+		h.size = 32 + 8 * (next(x) % 10);
+	else if (next(x) % 2)
+		h.size &= (uint16_t)~7U;
 	if (room < sizeof(h) + sizeof(body))
-		return;
+		return (uint16_t)room;
 	memcpy(p, &h, sizeof(h));
 	memcpy(p + sizeof(h), body, sizeof(body));
+	return h.size;
 }
 
 static void scribble(struct dl_gpu_ring *hdr, size_t sz, uint64_t x)
@@ -147,8 +151,10 @@ static void scribble(struct dl_gpu_ring *hdr, size_t sz, uint64_t x)
 			break;
 		default:
 			at = next(&x) % 4 ? hdr->head % data_sz & ~7ULL : next(&x) % data_sz;
-			scribble_record(data + at, data_sz - at, &x);
-			hdr->head += 8 * (next(&x) % 20);
+			r = scribble_record(data + at, data_sz - at, &x);
+			hdr->head += next(&x) % 8 ? r : 8 * (next(&x) % 20);
+			if (hdr->head - hdr->tail > data_sz && next(&x) % 8)
+				usleep(20);	/* full: what is there is to be read */
 		}
 	}
 }
@@ -211,7 +217,7 @@ static void record(void)
 	waitpid((pid_t)child_pid, NULL, 0);
 	MUST(dl_gpu_forget(g, child_pid) >= 0);
 	dl_gpu_close(g);
-	scribbled += last > ROUNDS;
+	scribbled += last > 1;
 }
 
 int main(int argc, char **argv)
