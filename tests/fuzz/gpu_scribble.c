@@ -122,7 +122,6 @@ static void scribble(struct dl_gpu_ring *hdr, size_t sz, uint64_t x)
 	uint8_t *all = (uint8_t *)hdr, *data = all + DL_GPU_RING_HDR_SZ;
 	size_t data_sz = sz - DL_GPU_RING_HDR_SZ, at;
 
-	seen->scribbles = true;
 	for (;;) {
 		uint64_t r = next(&x);
 
@@ -175,9 +174,10 @@ static void hostile(int ready)
 			.data_sz = (uint32_t)(sz - DL_GPU_RING_HDR_SZ),
 			.pid = next(&x) % 8 ? (uint32_t)getpid() : 1,	/* or a lie */
 		};
+	seen->scribbles = hdr != MAP_FAILED && sz > DL_GPU_RING_HDR_SZ + 256;
 	if (write(ready, "x", 1) != 1)
 		_exit(9);
-	if (hdr != MAP_FAILED && sz > DL_GPU_RING_HDR_SZ + 256)
+	if (seen->scribbles)
 		scribble(hdr, sz, x);
 	for (;;) {		/* tries to pull the memory away */
 		if (ftruncate(fd, (off_t)(next(&x) % 8192)))
