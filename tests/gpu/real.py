@@ -130,13 +130,13 @@ def verdict(folder, want, *options):
     check(r["verdict"]["cause"] == want, f"{r['verdict']['cause']}, not {want}: {dlbpf.describe(r)}")
 
 
-def late_attach(folder):
-    """The collector sleeps until a recorder comes, 3 s after the first kernel."""
-    p = subprocess.Popen(train("--seconds", "12"), env=environment(), stdout=subprocess.DEVNULL)
+def late_attach(folder, inject=False):
+    """The collector sleeps until a recorder comes, seconds after the first kernel; or there is none yet."""
+    p = subprocess.Popen(train("--seconds", "14"), env=environment(not inject), stdout=subprocess.DEVNULL)
     try:
         time.sleep(6 if not SIM else 3)
         trace = os.path.join(folder, "t.dlbpf")
-        dlbpf.record_pid(p.pid, trace, 3)
+        dlbpf.record_pid(p.pid, trace, 4, options=["--inject"] if inject else [])
         r = dlbpf.report(trace)
         check(r["trace"]["gpu_source"].startswith("CUPTI"), r["trace"]["gpu_source"])
         check(r["devices"] and r["devices"][0]["kernels"] > 100, "no kernels")
@@ -169,12 +169,11 @@ def killed(folder):
 
 def uprobes(folder):
     """Without the collector: do probes on the driver's exported functions fire?"""
-    p = subprocess.run([dlbpf.DLBPF, "record", "--help"], capture_output=True, text=True)
-    need("uprobes" in p.stdout, "this dlbpf has no uprobes")
-    done, r = recorded(os.path.join(folder, "t.dlbpf"), "--batches", "200", collector=False)
-    check("uprobes" in r["trace"]["gpu_source"], r["trace"]["gpu_source"])
+    done, r = recorded(os.path.join(folder, "t.dlbpf"), "--seconds", "6", record=["--gpu", "uprobes"], collector=False)
+    check(r["trace"]["gpu_source"].startswith("uprobes"), r["trace"]["gpu_source"])
     calls = dlbpf.dump(os.path.join(folder, "t.dlbpf"), "gpu_api")
-    check(len(calls) >= done["batches"], f"{len(calls)} calls of {done['batches']} batches")
+    # Probes go on within a second of the first use of CUDA.
+    check(len(calls) >= done["batches"] / 2, f"{len(calls)} calls of {done['batches']} batches")
 
 
 def taken_over(folder):
@@ -185,7 +184,8 @@ def taken_over(folder):
                        env=environment(), timeout=120)
     check(rec.rc == 0, rec.stderr[-300:])
     source = dlbpf.report(trace)["trace"]["gpu_source"]
-    check("busy" in source, f"gpu_source is {source}")
+    # From CUPTI 13.3 on it is known when the other tool is done, and the records are taken up again.
+    check("busy" in source or "another tool" in source, f"gpu_source is {source}")
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
@@ -222,6 +222,7 @@ TESTS = {
     "a_slow_loader_is_decode": lambda d: verdict(d, "decode", "--data", "python", "--sample-ms", "10"),
     "a_sleeping_loader_is_sleep": lambda d: verdict(d, "sleep", "--data", "sleep", "--sample-ms", "10"),
     "late_attach": late_attach,
+    "injected": lambda d: late_attach(d, inject=True),
     "killed": killed,
     "uprobes": uprobes,
     "torch_profiler_is_noticed": taken_over,
