@@ -163,6 +163,41 @@ TEST(it_is_found_switched_on_and_off)
 	dl_gpu_close(NULL);
 }
 
+/* torch.profiler leaves a clock behind that counts cycles, 2.5 a nanosecond here. */
+TEST(a_clock_of_another_rate)
+{
+	const uint64_t t0 = 1000000000000ULL, cycles0 = 77000000000ULL, ms = 1000000;
+	static struct gpu_clock c;
+	uint64_t mono;
+	bool unsure;
+
+	memset(&c, 0, sizeof(c));
+	for (uint64_t i = 0; i < 5; i++)
+		CHECK(gpu_clock_add(&c, t0 + i * 100 * ms, t0 + OFF + i * 100 * ms, 100));
+	CHECK_EQ(c.steps, 0);
+	/* A jump and the first interval at that rate: it cannot be told from another jump yet. */
+	for (uint64_t i = 5; i < 30; i++) {
+		/* the reading is late by up to 1 us */
+		CHECK(gpu_clock_add(&c, t0 + i * 100 * ms, cycles0 + i * 250 * ms + i % 3 * 1000, 1000));
+		if (i < 7)
+			continue;
+		CHECK(gpu_clock_convert(&c, cycles0 + i * 250 * ms - 100 * ms, &mono, &unsure));
+		CHECK_NEAR((double)mono, (double)(t0 + i * 100 * ms - 40 * ms), 1000);
+		CHECK(!unsure);
+	}
+	CHECK_EQ(c.steps, 2);
+	/* Behind the last pair, too. */
+	CHECK(gpu_clock_convert(&c, cycles0 + 29 * 250 * ms + 25 * ms, &mono, &unsure));
+	CHECK_NEAR((double)mono, (double)(t0 + 29 * 100 * ms + 10 * ms), 2000);
+	CHECK(!unsure);
+	/* And back to a clock of nanoseconds. */
+	for (uint64_t i = 30; i < 33; i++)
+		CHECK(gpu_clock_add(&c, t0 + i * 100 * ms, t0 + OFF + i * 100 * ms, 100));
+	CHECK(gpu_clock_convert(&c, t0 + OFF + 3150 * ms, &mono, &unsure));
+	CHECK_EQ(mono, t0 + 3150 * ms);
+	CHECK(!unsure);
+}
+
 TEST(records_wait_for_a_clock_pair_and_are_converted)
 {
 	uint64_t t = now_ns() - 500000000;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * CUPTI stamps CLOCK_REALTIME (and whatever a timestamp callback of another tool gives): it is
- * slewed and can be set. Between two pairs of readings the conversion is linear; where the clocks
+ * CUPTI stamps CLOCK_REALTIME, which is slewed and can be set, or whatever a timestamp callback of
+ * another tool gives: torch.profiler leaves one behind that counts CPU cycles. A clock of another rate
+ * shows by keeping it. Between two pairs of readings the conversion is linear; where the clocks
  * moved apart by more than slewing can, the clock jumped somewhere between the two, and a time is
  * read by the offset before it or the one after it, whichever puts it between them.
  */
@@ -9,11 +10,39 @@
 
 #define SLEW_PPM 1000		/* adjtimex slews by at most 500 */
 #define NOISE_NS 20000
+#define RATE_MAX 10		/* cycles of a CPU in a nanosecond */
 #define FAR_NS 1000000000ULL	/* beyond the last pair by more than that: say so */
 
 static const struct gpu_clock_pair *pair_at(const struct gpu_clock *c, uint64_t i)
 {
 	return &c->v[i % GPU_CLOCK_PAIRS];
+}
+
+static uint64_t noise(const struct gpu_clock_pair *a, const struct gpu_clock_pair *b)
+{
+	uint64_t ns = NOISE_NS + (b->mono - a->mono) / (1000000 / SLEW_PPM);
+
+	if (a->bracket_ns < FAR_NS && b->bracket_ns < FAR_NS)
+		ns += (a->bracket_ns + b->bracket_ns) / 2;
+	return ns;
+}
+
+static bool is_near(uint64_t a, uint64_t b, uint64_t tolerance)
+{
+	return (a > b ? a - b : b - a) <= tolerance;
+}
+
+/* From a to b at the rate that it had from the pair before a to a, when that can be a clock's. */
+static bool keeps_rate(const struct gpu_clock_pair *before, const struct gpu_clock_pair *a,
+		       const struct gpu_clock_pair *b)
+{
+	uint64_t dm = a->mono - before->mono, dg = a->gpu - before->gpu;
+	unsigned __int128 want;
+
+	if (a->gpu <= before->gpu || b->gpu <= a->gpu || dg / RATE_MAX > dm || dm / RATE_MAX > dg)
+		return false;
+	want = (unsigned __int128)(b->mono - a->mono) * dg / dm;
+	return want < INT64_MAX && is_near(b->gpu - a->gpu, (uint64_t)want, noise(a, b) * (dg > dm ? dg / dm + 1 : 1));
 }
 
 bool gpu_clock_add(struct gpu_clock *c, uint64_t mono, uint64_t gpu, uint64_t bracket_ns)
@@ -24,18 +53,13 @@ bool gpu_clock_add(struct gpu_clock *c, uint64_t mono, uint64_t gpu, uint64_t br
 		return false;
 	if (c->cnt) {
 		const struct gpu_clock_pair *last = pair_at(c, c->cnt - 1);
-		int64_t moved = (int64_t)(gpu - last->gpu) - (int64_t)(mono - last->mono);
-		uint64_t tolerance;
 
 		if (mono <= last->mono)
 			return false;
-		tolerance = NOISE_NS + (mono - last->mono) / (1000000 / SLEW_PPM);
-		if (bracket_ns < FAR_NS && last->bracket_ns < FAR_NS)
-			tolerance += (bracket_ns + last->bracket_ns) / 2;
-		if ((uint64_t)(moved < 0 ? -moved : moved) > tolerance || gpu <= last->gpu) {
-			p.step = true;
-			c->steps++;
-		}
+		p.step = gpu <= last->gpu || !is_near(gpu - last->gpu, mono - last->mono, noise(last, &p));
+		if (p.step && c->cnt > 1)
+			p.step = !keeps_rate(pair_at(c, c->cnt - 2), last, &p);
+		c->steps += p.step;
 	}
 	c->v[c->cnt++ % GPU_CLOCK_PAIRS] = p;
 	return true;
@@ -84,8 +108,13 @@ static void beyond(const struct gpu_clock *c, uint64_t oldest, uint64_t gpu, uin
 	const struct gpu_clock_pair *first = pair_at(c, oldest), *last = pair_at(c, c->cnt - 1);
 
 	if (gpu >= last->gpu) {
-		*ret = last->mono + (gpu - last->gpu);
-		*ret_unsure = gpu - last->gpu > FAR_NS;
+		uint64_t ns = gpu - last->gpu;
+
+		/* At the rate of late. */
+		if (c->cnt - oldest > 1 && !last->step)
+			ns = between(pair_at(c, c->cnt - 2), last, gpu) - last->mono;
+		*ret = last->mono + ns;
+		*ret_unsure = ns > FAR_NS;
 		return;
 	}
 	*ret_unsure = first->gpu < gpu || first->gpu - gpu > FAR_NS;
