@@ -170,11 +170,15 @@ static bool open_in(struct found *f, const char *dir, const char *sub, unsigned 
 	return false;
 }
 
+/* The one that PyTorch would load from there. */
+static bool open_site(struct found *f, const struct scene *s, unsigned int newest)
+{
+	return s->site[0] && (open_in(f, s->site, "nvidia/cuda_cupti/lib/", newest) ||
+			      open_in(f, s->site, "nvidia/cu13/lib/", newest));
+}
+
 static bool open_beside(struct found *f, const struct scene *s, unsigned int newest)
 {
-	if (s->site[0] && (open_in(f, s->site, "nvidia/cuda_cupti/lib/", newest) ||
-			   open_in(f, s->site, "nvidia/cu13/lib/", newest)))
-		return true;
 	return s->cudart[0] && (open_in(f, s->cudart, "", newest) ||
 				open_in(f, s->cudart, "../extras/CUPTI/lib64/", newest) ||
 				open_in(f, s->cudart, "../../cuda_cupti/lib/", newest));
@@ -231,7 +235,7 @@ static enum find_result search(struct found *f)
 		return FIND_OK;
 	if (named && named[0])
 		return try_open(f, named, 0) ? FIND_OK : FIND_NONE;
-	if (open_beside(f, &s, newest))
+	if (open_site(f, &s, newest))
 		return FIND_OK;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	now = (uint64_t)ts.tv_sec * 1000000000ULL + (uint64_t)ts.tv_nsec;
@@ -239,7 +243,7 @@ static enum find_result search(struct found *f)
 		first_ns = now;
 	if (s.python && !s.torch && now - first_ns < DEFER_NS)
 		return FIND_LATER;
-	return open_toolkit(f, newest) ? FIND_OK : FIND_NONE;
+	return open_beside(f, &s, newest) || open_toolkit(f, newest) ? FIND_OK : FIND_NONE;
 }
 
 enum find_result find_cupti(struct cupti_api_table *ret, char *path, size_t sz, bool *ret_simulated,

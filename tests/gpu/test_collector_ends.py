@@ -302,6 +302,39 @@ def a_cupti_that_is_taken_is_left_alone():
 
 
 @test
+def the_applications_own_cupti_comes_first():
+    """glibc takes a library of the same name that is loaded already: a collector that loaded one before PyTorch loads
+    its own would give PyTorch the wrong one (pytorch #157381)."""
+    code = """
+import ctypes
+dev = gpusim.Device()
+s = dev.stream()
+dev.synchronize()
+say("up")
+wait("load")
+assert "libcupti" not in open("/proc/self/maps").read(), "the collector loaded one"
+lib = ctypes.CDLL(os.path.join(gpusim.lib_dir(), "libcupti.so.12"))
+say("loaded")
+wait("go")
+for i in range(20):
+    s.kernels(10, ms=1, name="k")
+    s.synchronize()
+say("done")
+wait("end")
+"""
+    with Session(code=code, GPUSIM_CUPTI="none") as s:
+        s.r.wait_for("the wait for PyTorch", lambda: "waiting for PyTorch" in s.r.ask("describe"))
+        s.t.say("load")
+        s.t.expect("loaded")
+        s.r.wait_on()
+        check("gpusim/libcupti.so.12" in s.r.events("gpu_source")[-1].text, s.r.events("gpu_source")[-1].text)
+        s.t.say("go")
+        s.t.expect("done")
+        s.r.stop()
+        equal(len(s.r.events("gpu_kernel")), 200, "kernels")
+
+
+@test
 def without_a_usable_cupti_it_says_why():
     with Session(3, GPUSIM_CUPTI="none", DLBPF_LIBCUPTI="/nonexistent/libcupti.so.12") as s:
         s.r.wait_for("failed", lambda: [e for e in s.r.events("gpu_source") if e.state == 4])
