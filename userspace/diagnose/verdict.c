@@ -106,9 +106,18 @@ static bool say_uneven(struct facts *f, uint64_t step)
 	return false;
 }
 
+/* GPU time of a batch; 0 where it is not known: batches are counted over the whole recording, kernels may not be. */
+static uint64_t gpu_step(const struct facts *f)
+{
+	vec_for_each(&f->tl->procs, p)
+		if (p->gpu_blind.cnt && p->kernels.cnt)
+			return 0;
+	return f->batches ? f->busy_ns / f->batches : 0;
+}
+
 static void say_decode(struct facts *f)
 {
-	uint64_t step = f->batches ? f->busy_ns / f->batches : 0;
+	uint64_t step = gpu_step(f);
 
 	if (!f->workers && f->loader_threads) {
 		dl_str_addf(f->text, f->loader_threads == 1 ?

@@ -62,7 +62,10 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 	before = *into;
 	why = was == DL_GPU_BUSY && p->gpu_busy ? p->gpu_busy : before;
 	/* Why there are only uprobes. */
-	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
+	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && p->kernels.cnt && before) {
+		if (asprintf(into, "%s; then %.*s; %s", before, (int)len, text, why) < 0)
+			*into = NULL;
+	} else if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
 		if (asprintf(into, "%.*s; %s", (int)len, text, why) < 0)
 			*into = NULL;
 	} else {
