@@ -71,8 +71,10 @@ static void print_summary(const struct dl_import_info *info, const char *out)
 {
 	char k[32], c[32], a[32], t[32];
 
-	printf("%s: %s kernels, %s copies, %s calls in %s, from a %s\n", out, dl_fmt_cnt(k, sizeof(k), info->kernels),
-	       dl_fmt_cnt(c, sizeof(c), info->copies), dl_fmt_cnt(a, sizeof(a), info->calls),
+	printf("%s: %s %s, %s %s, %s %s in %s (%s)\n", out, dl_fmt_cnt(k, sizeof(k), info->kernels),
+	       info->kernels == 1 ? "kernel" : "kernels", dl_fmt_cnt(c, sizeof(c), info->copies),
+	       info->copies == 1 ? "copy" : "copies", dl_fmt_cnt(a, sizeof(a), info->calls),
+	       info->calls == 1 ? "call" : "calls",
 	       dl_fmt_ns(t, sizeof(t), info->last_ns - info->first_ns), info->origin);
 	if (info->cut)
 		dl_warn("the file is not whole, what lies before its end was taken: %s", info->cut);

@@ -96,14 +96,15 @@ static void print_facts(struct tx *t, const struct dl_info *info)
 	tx_style(t, TX_PLAIN);
 	tx_nl(t);
 	add_when(t, &tab, m);
-	add_fact(t, &tab, "host", "%s: Linux %s, %s, %" PRIu32 " %s", m->host ? m->host : "?",
-		 m->kernel ? m->kernel : "?", m->machine ? m->machine : "?", m->cpus,
-		 tx_plural(m->cpus, "CPU", "CPUs"));
+	if (m->cpus || (m->host && m->host[0]))	/* what was imported does not say */
+		add_fact(t, &tab, "host", "%s: Linux %s, %s, %" PRIu32 " %s", m->host ? m->host : "?",
+			 m->kernel ? m->kernel : "?", m->machine ? m->machine : "?", m->cpus,
+			 tx_plural(m->cpus, "CPU", "CPUs"));
 	if (m->record_args)
 		add_fact(t, &tab, "by", "%s%s%s", m->recorder ? m->recorder : "", m->recorder ? ": " : "",
 			 m->record_args);
-	add_fact(t, &tab, "target", "pid %" PRIu32 "%s%s", m->target_pid, m->target_cmdline ? ": " : "",
-		 m->target_cmdline ? m->target_cmdline : "");
+	add_fact(t, &tab, "target", "pid %" PRIu32 "%s%s", m->target_pid,
+		 m->target_cmdline && m->target_cmdline[0] ? ": " : "", m->target_cmdline ? m->target_cmdline : "");
 	add_fact(t, &tab, "length", "%s, %s %s", tx_ns(a, length_ns(ti)), tx_cnt(b, ti->events),
 		 tx_plural(ti->events, "event", "events"));
 	add_end(t, &tab, info);
