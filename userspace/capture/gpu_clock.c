@@ -42,7 +42,7 @@ static bool keeps_rate(const struct gpu_clock_pair *before, const struct gpu_clo
 	if (a->gpu <= before->gpu || b->gpu <= a->gpu || dg / RATE_MAX > dm || dm / RATE_MAX > dg)
 		return false;
 	want = (unsigned __int128)(b->mono - a->mono) * dg / dm;
-	return want < INT64_MAX && is_near(b->gpu - a->gpu, (uint64_t)want, noise(a, b) * (dg > dm ? dg / dm + 1 : 1));
+	return want < INT64_MAX && is_near(b->gpu - a->gpu, (uint64_t)want, noise(a, b) * (dg / dm > 1 ? dg / dm + 1 : 1));
 }
 
 bool gpu_clock_add(struct gpu_clock *c, uint64_t mono, uint64_t gpu, uint64_t bracket_ns)
