@@ -367,6 +367,20 @@ CASES = [every_call, sparse_launches, light, off, own_mounts, static_runtime, st
          collector_first, busy_collector, slow_loader, pageable_copies, item_loop]
 
 
+def probes_are_off():
+    """The kernel takes probes off one after the other, long after a recorder has ended, and puts none on meanwhile: a
+    process named dlbpf is at it."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as f:
+                name, rest = f.read().rsplit(")", 1)
+        except OSError:
+            continue
+        if name.endswith("(dlbpf") and rest.split()[0] != "Z":
+            return False
+    return True
+
+
 def have_uprobes():
     need(os.path.exists("/sys/bus/event_source/devices/uprobe/type"),
          "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")
@@ -377,6 +391,7 @@ def main():
     for fn in CASES:
         if len(sys.argv) > 1 and fn.__name__ not in sys.argv[1:]:
             continue
+        dlbpf.wait_until(probes_are_off, 60, "end of the probes of the case before")
         with dlbpf.scratch() as where:
             tests.run(fn.__name__, lambda w, f=fn: (have_uprobes(), f(w)), where)
     tests.exit()
