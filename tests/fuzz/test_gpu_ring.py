@@ -18,7 +18,8 @@ SEEDS = 200
 
 def build(name):
     out = os.path.join(BUILD, "tests", "fuzz", name)
-    sources = ["tests/fuzz/%s.c" % name, "userspace/capture/sink.c"]
+    sources = ["tests/fuzz/%s.c" % name]
+    sources += ["userspace/capture/%s.c" % part for part in ("proc", "proc_parse", "sink")]
     sources += sorted(glob.glob("userspace/capture/gpu*.c", root_dir=ROOT))
     sources += sorted(glob.glob("userspace/base/*.c", root_dir=ROOT))
     os.makedirs(os.path.dirname(out), exist_ok=True)

@@ -84,6 +84,16 @@ def wait(word):
 """ % os.path.join(ROOT, "tests", "gpusim")
 
 
+# What most targets begin with: a stream, and nothing under way when the recorder comes.
+UP = """
+dev = gpusim.Device()
+s = dev.stream()
+dev.synchronize()
+say("up")
+wait("go")
+"""
+
+
 def sim_env(**more):
     env = dict(os.environ, CUDA_INJECTION64_PATH=COLLECTOR, GPUSIM_LIB=SIM, GPUSIM_QUIET="1")
     env.update(more)

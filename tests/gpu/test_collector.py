@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-from gputest import (COLLECTOR, CORR, NAME, PRELUDE, PYTHON, Recorder, Session, Skip, Target, check, compare, equal,
-                     main, read_truth, sim_env, test)
+from gputest import (COLLECTOR, CORR, NAME, PRELUDE, PYTHON, Recorder, Session, Skip, Target, UP, check,
+                     compare, equal, main, read_truth, sim_env, test)
 
 
 # --- asleep -----------------------------------------------------------------------------------------
@@ -133,12 +133,7 @@ def modes_differ():
 
 @test
 def modes_change_while_it_runs():
-    code = """
-dev = gpusim.Device()
-s = dev.stream()
-dev.synchronize()
-say("up")
-wait("go")
+    code = UP + """
 say("working")
 end = time.time() + 3
 while time.time() < end:

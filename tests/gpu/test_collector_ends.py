@@ -10,20 +10,15 @@ import signal
 import sys
 import time
 
-from gputest import (BUILD, CORR, END, GPU_KINDS, ROOT, START, Recorder, Session, Skip, Target, check, compare, equal,
-                     main, read_truth, test, work_only)
+from gputest import (BUILD, CORR, END, GPU_KINDS, ROOT, START, Recorder, Session, Skip, Target, UP, check,
+                     compare, equal, main, read_truth, test, work_only)
 
 
 # --- ends -------------------------------------------------------------------------------------------
 
 @test
 def killed_in_the_middle_what_was_flushed_survives():
-    code = """
-dev = gpusim.Device()
-s = dev.stream()
-dev.synchronize()
-say("up")
-wait("go")
+    code = UP + """
 say("done")
 while True:
     s.kernels(10, ms=1, name="k")
@@ -119,12 +114,7 @@ wait("end")
 
 @test
 def a_clean_end_flushes_all():
-    code = """
-dev = gpusim.Device()
-s = dev.stream()
-dev.synchronize()
-say("up")
-wait("go")
+    code = UP + """
 for _ in range(50):
     s.kernels(10, ms=1, name="k")
     s.synchronize()
@@ -145,18 +135,11 @@ for _ in range(50):
 
 @test
 def a_fork_leaves_the_parents_collector_alone():
-    code = """
-dev = gpusim.Device()
-s = dev.stream()
-dev.synchronize()
-say("up")
-wait("go")
+    code = UP + """
 for i in range(10):
     s.kernels(20, ms=2, name="k")
     pid = os.fork()
     if not pid:
-        fds = [f for f in os.listdir("/proc/self/fd") if "dlbpf" in os.readlink("/proc/self/fd/" + f)
-               ] if False else []
         for f in os.listdir("/proc/self/fd"):
             try:
                 if "dlbpf" in os.readlink("/proc/self/fd/" + f):
@@ -170,9 +153,7 @@ for i in range(10):
     s.synchronize()
 say("done")
 wait("end")
-""".replace("""        fds = [f for f in os.listdir("/proc/self/fd") if "dlbpf" in os.readlink("/proc/self/fd/" + f)
-               ] if False else []
-""", "")
+"""
     with Session(code=code) as s:
         s.run()
         compare(s, kinds={"kernel": "gpu_kernel"})

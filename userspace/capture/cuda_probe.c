@@ -16,11 +16,10 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "capture/cuda_priv.h"
+#include "capture/gpu.h"
 #include "capture/kernel.h"
 #include "capture/proc.h"
 
-#define INJECTION "CUDA_INJECTION64_PATH="
-#define COLLECTOR "libdlbpf_cupti.so"
 #define COLLECTOR_NS (2 * DL_NS_PER_S)	/* to come up in */
 #define ENVIRON_MAX (1 << 20)
 
@@ -432,17 +431,14 @@ static bool is_inherited(const struct scan *s, uint32_t ppid)
 static bool awaits_collector(int proc_fd)
 {
 	_cleanup_free_ char *env = NULL;
-	bool named = false;
+	const char *path, *off;
 	size_t len = 0;
 
 	if (dl_proc_strings(proc_fd, "environ", ENVIRON_MAX, &env, &len))
 		return false;
-	for (size_t at = 0; at < len; at += strlen(env + at) + 1) {
-		named |= !strncmp(env + at, INJECTION, sizeof(INJECTION) - 1) && strstr(env + at, COLLECTOR);
-		if (!strcmp(env + at, "DLBPF_GPU_DISABLE=1"))
-			return false;
-	}
-	return named;
+	path = dl_proc_var(env, len, DL_GPU_VARIABLE);
+	off = dl_proc_var(env, len, "DLBPF_GPU_DISABLE");
+	return path && strstr(path, DL_GPU_LIBRARY) && !(off && off[0] && strcmp(off, "0"));
 }
 
 int dl_cuda_probe(struct dl_cuda *c, uint32_t pid, uint32_t forked_by, int proc_fd, uint64_t now)

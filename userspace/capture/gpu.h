@@ -13,6 +13,9 @@
 #include "base/diag.h"
 #include "capture/sink.h"
 
+#define DL_GPU_LIBRARY "libdlbpf_cupti.so"		/* the collector's file */
+#define DL_GPU_VARIABLE "CUDA_INJECTION64_PATH"		/* what names it to the driver */
+
 struct dl_gpu;
 
 struct dl_gpu_opts {

@@ -2,8 +2,8 @@
 /* What the user has to do for GPU data: the exact command line, ready to be pasted. */
 #include "capture/gpu.h"
 #include "capture/gpu_priv.h"
+#include "capture/proc.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 
-#define COLLECTOR "libdlbpf_cupti.so"
-#define VARIABLE "CUDA_INJECTION64_PATH"
+#define COLLECTOR DL_GPU_LIBRARY
+#define VARIABLE DL_GPU_VARIABLE
 #define CHAIN "DLBPF_CHAIN_INJECTION"
 #define CMDLINE_MAX 4096
 #define ENVIRON_MAX (1 << 20)
@@ -53,26 +53,13 @@ bool dl_gpu_library(char *buf, size_t sz)
 	return usable(buf, sz, path);
 }
 
-/* Reads at most max bytes of /proc/PID/NAME; NULL without it. The text ends with a NUL. */
-static char *read_proc(uint32_t pid, const char *name, size_t max, size_t *ret_sz)
+/* NUL-separated strings of /proc/PID/NAME, the caller's; NULL without them. */
+static char *strings_of(uint32_t pid, const char *name, size_t max, size_t *ret_len)
 {
-	_cleanup_close_ int fd = -1;
-	char path[64], *buf;
-	size_t have = 0;
-	ssize_t n;
+	_cleanup_close_ int fd = dl_proc_open(pid);
+	char *text;
 
-	snprintf(path, sizeof(path), "/proc/%u/%s", pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return NULL;
-	buf = malloc(max + 1);
-	if (!buf)
-		return NULL;
-	while (have < max && (n = read(fd, buf + have, max - have)) > 0)
-		have += (size_t)n;
-	buf[have] = '\0';
-	*ret_sz = have;
-	return buf;
+	return fd >= 0 && !dl_proc_strings(fd, name, max, &text, ret_len) ? text : NULL;
 }
 
 bool dl_gpu_uses_cuda(uint32_t pid)
@@ -94,12 +81,10 @@ bool dl_gpu_uses_cuda(uint32_t pid)
 static void injection_of(uint32_t pid, char *buf, size_t sz)
 {
 	size_t len = 0;
-	_cleanup_free_ char *env = read_proc(pid, "environ", ENVIRON_MAX, &len);
+	_cleanup_free_ char *env = strings_of(pid, "environ", ENVIRON_MAX, &len);
+	const char *val = env ? dl_proc_var(env, len, VARIABLE) : NULL;
 
-	buf[0] = '\0';
-	for (size_t i = 0; env && i < len; i += strlen(env + i) + 1)
-		if (!strncmp(env + i, VARIABLE "=", sizeof(VARIABLE)))
-			snprintf(buf, sz, "%s", env + i + sizeof(VARIABLE));
+	snprintf(buf, sz, "%s", val ? val : "");
 }
 
 /* As a shell reads it back; what a terminal would act upon becomes '?'. */
@@ -128,7 +113,7 @@ static void add_quoted(struct dl_str *s, const char *arg)
 static void add_command(struct dl_str *s, uint32_t pid)
 {
 	size_t len = 0;
-	_cleanup_free_ char *args = read_proc(pid, "cmdline", CMDLINE_MAX, &len);
+	_cleanup_free_ char *args = strings_of(pid, "cmdline", CMDLINE_MAX, &len);
 
 	for (size_t i = 0; args && i < len; i += strlen(args + i) + 1) {
 		dl_str_add(s, " ");

@@ -346,15 +346,7 @@ __asm__(
 	"dlbpf_inject_call_end:\n"
 	".popsection\n");
 
-extern const uint8_t dlbpf_inject_code[], dlbpf_inject_enter[], dlbpf_inject_code_end[];
 extern const uint8_t dlbpf_inject_call[], dlbpf_inject_call_end[];
-
-void inject_code(struct inject_code *ret)
-{
-	ret->code = dlbpf_inject_code;
-	ret->sz = (size_t)(dlbpf_inject_code_end - dlbpf_inject_code);
-	ret->enter = (size_t)(dlbpf_inject_enter - dlbpf_inject_code);
-}
 
 /* Begun anew, these would wait their whole time once more; the kernel knows what is left. */
 static bool is_relative(const struct inject_wait *w)
@@ -429,15 +421,13 @@ int64_t inject_call_result(const struct user_regs_struct *regs)
 void inject_set_enter(const struct inject_stop *s, struct user_regs_struct *regs, struct inject_data *data,
 		      uint64_t base, uint64_t cave)
 {
-	struct inject_code code;
 
-	inject_code(&code);
 	memcpy(data->saved, s->self.regs, sizeof(s->self.regs));
 	data->saved[31] = s->self.sp;
 	data->saved[32] = s->self.pstate & 0xf0000000;
 	data->saved[33] = cave + TAIL;
 	*regs = s->regs;
-	regs->pc = base + code.enter;
+	regs->pc = base + (uint64_t)(dlbpf_inject_enter - dlbpf_inject_code);
 }
 
 uint64_t inject_pc(const struct user_regs_struct *regs)

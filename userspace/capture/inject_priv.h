@@ -144,16 +144,12 @@ struct inject_stop {
 	uint64_t mask;
 };
 
-struct inject_code {
-	const uint8_t *code;
-	size_t sz;
-	size_t enter;		/* offset where the borrowed thread begins */
-};
-
 extern const unsigned int inject_machine;	/* EM_ */
 extern const bool inject_can_restart;		/* calls that were made to fail with EINTR */
 
-void inject_code(struct inject_code *ret);
+/* What is put in the new page; the borrowed thread begins at enter. */
+extern const uint8_t dlbpf_inject_code[], dlbpf_inject_enter[], dlbpf_inject_code_end[];
+
 /* False when the thread is not in a system call. */
 bool inject_stop_read(struct inject_stop *s);
 /* The code for a system call that puts everything back behind it; its size. */

@@ -340,16 +340,15 @@ static int enter(struct borrow *b)
 	uint64_t protect[6] = { 0, INJECT_PAGE, PROT_READ | PROT_EXEC };
 	struct user_regs_struct regs;
 	struct inject_data data;
-	struct inject_code code;
+	const size_t code_sz = (size_t)(dlbpf_inject_code_end - dlbpf_inject_code);
 	int64_t base, err;
 
 	base = call(b, SYS_mmap, map);
 	if (base < 0 && base > -4096)
 		return call_off(b, fail(b, (int)base, "it cannot map memory: %s", strerror((int)-base)));
-	inject_code(&code);
 	fill_data(b, &data, (uint64_t)base);
 	inject_set_enter(&b->s, &regs, &data, (uint64_t)base, b->cave);
-	err = poke(b, (uint64_t)base, code.code, code.sz);
+	err = poke(b, (uint64_t)base, dlbpf_inject_code, code_sz);
 	if (!err)
 		err = poke(b, (uint64_t)base + INJECT_PAGE, &data, sizeof(data));
 	protect[0] = (uint64_t)base;

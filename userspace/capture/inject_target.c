@@ -18,11 +18,11 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "capture/elf.h"
+#include "capture/gpu.h"
 #include "capture/gpu_priv.h"
 #include "capture/maps.h"
 #include "capture/proc.h"
 
-#define COLLECTOR "libdlbpf_cupti.so"
 #define ENVIRON_MAX (1 << 20)
 
 enum lib { LIB_C, LIB_PTHREAD, LIB_DL, LIB_CNT };
@@ -132,7 +132,7 @@ static int on_mapping(const struct dl_mapping *m, void *arg)
 	s->cuda |= starts(name, "libcuda.so");
 	s->musl |= starts(name, "ld-musl") || starts(name, "libc.musl");
 	s->loader |= starts(name, "ld-");
-	s->collector |= starts(name, COLLECTOR) || starts(m->path, "/memfd:" COLLECTOR);
+	s->collector |= starts(name, DL_GPU_LIBRARY) || starts(m->path, "/memfd:" DL_GPU_LIBRARY);
 	if (is_sanitizer(name))
 		snprintf(s->sanitizer, sizeof(s->sanitizer), "%s", name);
 	if (s->injected[0] && !strcmp(name, base_name(s->injected)))
@@ -224,32 +224,29 @@ static int check_state(const struct inject_target *t, struct dl_diag *d)
 	return 0;
 }
 
-static bool in_environ(const char *env, size_t len, const char *name, char *buf, size_t sz)
+/* The value, unless it is empty, which is as good as none. */
+static const char *set_to(const char *env, size_t len, const char *name)
 {
-	const size_t name_sz = strlen(name);
+	const char *val = dl_proc_var(env, len, name);
 
-	for (size_t i = 0; env && i < len; i += strlen(env + i) + 1) {
-		if (strncmp(env + i, name, name_sz) || env[i + name_sz] != '=' || !env[i + name_sz + 1])
-			continue;
-		snprintf(buf, sz, "%s", env + i + name_sz + 1);
-		return true;
-	}
-	return false;
+	return val && val[0] ? val : NULL;
 }
 
 static int check_environ(const struct inject_target *t, struct scan *s, struct dl_diag *d)
 {
 	_cleanup_free_ char *env = NULL;
-	char val[PATH_MAX];
+	const char *val;
 	size_t len = 0;
 
 	if (dl_proc_strings(t->proc_fd, "environ", ENVIRON_MAX, &env, &len))
 		return 0;	/* it decides nothing that the process needs to survive */
-	if (in_environ(env, len, "LD_AUDIT", val, sizeof(val)))
+	if (set_to(env, len, "LD_AUDIT"))
 		return refuse(d, -EOPNOTSUPP, t, "an auditor of its dynamic loader is at work (LD_AUDIT)");
-	if (in_environ(env, len, "DLBPF_GPU_DISABLE", val, sizeof(val)) && strcmp(val, "0"))
+	val = set_to(env, len, "DLBPF_GPU_DISABLE");
+	if (val && strcmp(val, "0"))
 		return refuse(d, -EOPNOTSUPP, t, "DLBPF_GPU_DISABLE is set in its environment");
-	if (in_environ(env, len, "CUDA_INJECTION64_PATH", val, sizeof(val)) && !strstr(val, COLLECTOR))
+	val = set_to(env, len, DL_GPU_VARIABLE);
+	if (val && !strstr(val, DL_GPU_LIBRARY))
 		snprintf(s->injected, sizeof(s->injected), "%s", val);
 	return 0;
 }

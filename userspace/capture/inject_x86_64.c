@@ -283,15 +283,7 @@ __asm__(
 	"dlbpf_inject_call_end:\n"
 	".popsection\n");
 
-extern const uint8_t dlbpf_inject_code[], dlbpf_inject_enter[], dlbpf_inject_code_end[];
 extern const uint8_t dlbpf_inject_call[], dlbpf_inject_call_end[];
-
-void inject_code(struct inject_code *ret)
-{
-	ret->code = dlbpf_inject_code;
-	ret->sz = (size_t)(dlbpf_inject_code_end - dlbpf_inject_code);
-	ret->enter = (size_t)(dlbpf_inject_enter - dlbpf_inject_code);
-}
 
 bool inject_stop_read(struct inject_stop *s)
 {
@@ -366,13 +358,11 @@ void inject_set_enter(const struct inject_stop *s, struct user_regs_struct *regs
 	const struct user_regs_struct *r = &s->self;
 	const uint64_t saved[] = { r->rax, r->rbx, r->rcx, r->rdx, r->rsi, r->rdi, r->rbp, r->rsp, r->r8, r->r9,
 				   r->r10, r->r11, r->r12, r->r13, r->r14, r->r15, r->rip, r->eflags };
-	struct inject_code code;
 
 	(void)cave;
-	inject_code(&code);
 	memcpy(data->saved, saved, sizeof(saved));
 	*regs = s->regs;
-	regs->rip = base + code.enter;
+	regs->rip = base + (uint64_t)(dlbpf_inject_enter - dlbpf_inject_code);
 	regs->orig_rax = (unsigned long long)-1;
 }
 

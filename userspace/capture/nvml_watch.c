@@ -243,16 +243,6 @@ int32_t dl_gpu_visible(const char *visible, bool same_order, const char *const *
 	}
 }
 
-static const char *find_var(const char *strings, size_t len, const char *name)
-{
-	const size_t n = strlen(name);
-
-	for (const char *s = strings; s < strings + len; s += strlen(s) + 1)
-		if (!strncmp(s, name, n) && s[n] == '=')
-			return s + n + 1;
-	return NULL;
-}
-
 static uint32_t by_environment(const struct dl_gpu_watch *w, const struct pending *p)
 {
 	const char *uuids[DL_NVML_DEVICES], *order, *visible;
@@ -269,8 +259,8 @@ static uint32_t by_environment(const struct dl_gpu_watch *w, const struct pendin
 		uuids[i] = w->facts[i].uuid;
 		alike &= !strcmp(w->facts[i].name, w->facts[0].name);
 	}
-	order = find_var(strings, len, "CUDA_DEVICE_ORDER");
-	visible = find_var(strings, len, "CUDA_VISIBLE_DEVICES");
+	order = dl_proc_var(strings, len, "CUDA_DEVICE_ORDER");
+	visible = dl_proc_var(strings, len, "CUDA_VISIBLE_DEVICES");
 	index = dl_gpu_visible(visible, alike || (order && !strcmp(order, "PCI_BUS_ID")), uuids, w->known, p->device);
 	return index < 0 ? UNKNOWN : (uint32_t)index;
 }

@@ -72,6 +72,9 @@ int dl_proc_each_tid(int proc_fd, int (*fn)(uint32_t tid, void *arg), void *arg)
  * text is the caller's, ends with two NULs, and its length is stored without these. */
 int dl_proc_strings(int proc_fd, const char *name, size_t max, char **ret, size_t *ret_len);
 
+/* What such strings of an environment say of a variable, as getenv() would; NULL when it is not set. */
+const char *dl_proc_var(const char *env, size_t len, const char *name);
+
 /* The command line with one space between arguments; "" for none. Bytes clipped to sz. */
 int dl_proc_cmdline(int proc_fd, char *buf, size_t sz, uint32_t *ret_argc);
 

@@ -6,6 +6,16 @@
 
 #include "capture/proc.h"
 
+const char *dl_proc_var(const char *env, size_t len, const char *name)
+{
+	const size_t name_len = strlen(name);
+
+	for (size_t i = 0; i < len; i += strlen(env + i) + 1)
+		if (!strncmp(env + i, name, name_len) && env[i + name_len] == '=')
+			return env + i + name_len + 1;
+	return NULL;
+}
+
 /* The name may hold spaces and parentheses: it ends at the last parenthesis. */
 bool dl_parse_stat(const char *text, struct dl_stat *ret)
 {

@@ -375,6 +375,18 @@ int dl_json_skip(struct dl_json *j, int tok)
 	return tok < 0 ? tok : 0;
 }
 
+/* At least one, up to the first character that is none; false also when they are too many. */
+static bool take_digits(const char **s, int64_t *v)
+{
+	if (!isdigit((unsigned char)**s))
+		return false;
+	for (; isdigit((unsigned char)**s); (*s)++) {
+		if (__builtin_mul_overflow(*v, 10, v) || __builtin_add_overflow(*v, **s - '0', v))
+			return false;
+	}
+	return true;
+}
+
 bool dl_json_milli(const char *s, int64_t *ret)
 {
 	const bool neg = *s == '-';
@@ -382,12 +394,8 @@ bool dl_json_milli(const char *s, int64_t *ret)
 	int digits = 0;
 
 	s += neg;
-	if (!isdigit((unsigned char)*s))
+	if (!take_digits(&s, &v))
 		return false;
-	for (; isdigit((unsigned char)*s); s++) {
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *s - '0', &v))
-			return false;
-	}
 	if (*s == '.')
 		s++;
 	for (; digits < 3; digits++) {
@@ -422,12 +430,8 @@ bool dl_json_int(const char *s, int64_t *ret)
 	int64_t v = 0;
 
 	s += neg;
-	if (!isdigit((unsigned char)*s))
+	if (!take_digits(&s, &v))
 		return false;
-	for (; isdigit((unsigned char)*s); s++) {
-		if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *s - '0', &v))
-			return false;
-	}
 	if (*s && *s != '.')
 		return false;
 	*ret = neg ? -v : v;

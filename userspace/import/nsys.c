@@ -204,6 +204,20 @@ static int read_gpu_row(struct row *row, struct gpu_row *g, int more)
 	return err ? err : use_device(row->r, g->device);
 }
 
+/* Where it ran, in the members that all events of the device have. */
+#define SET_PLACE(ev, g) do { \
+	(ev).h.pid = (uint32_t)(g).pid; \
+	(ev).device = (uint32_t)(g).device; \
+	(ev).context = (uint32_t)(g).context; \
+	(ev).stream = (uint32_t)(g).stream; \
+	(ev).corr = (uint32_t)(g).corr; \
+} while (0)
+
+static int put(struct row *row, struct dl_hdr *ev, const struct gpu_row *g)
+{
+	return dl_import_event(row->r->imp, ev, g->start, dur_of(g->start, g->end), row->r->d);
+}
+
 static int on_kernel(struct row *row)
 {
 	struct dl_ev_gpu_kernel k = { .h = { .kind = DL_EV_GPU_KERNEL, .size = sizeof(k) } };
@@ -214,14 +228,10 @@ static int on_kernel(struct row *row)
 	err = err ? err : string_of(row->r, g.more[0] ? g.more[0] : g.more[1], &k.name, &unused);
 	if (err)
 		return err;
-	k.h.pid = (uint32_t)g.pid;
-	k.device = (uint32_t)g.device;
-	k.context = (uint32_t)g.context;
-	k.stream = (uint32_t)g.stream;
-	k.corr = (uint32_t)g.corr;
+	SET_PLACE(k, g);
 	k.graph = (uint32_t)g.more[2];
 	row->r->imp->info.kernels++;
-	return dl_import_event(row->r->imp, &k.h, g.start, dur_of(g.start, g.end), row->r->d);
+	return put(row, &k.h, &g);
 }
 
 static uint16_t mem_of(const struct reader *r, int64_t kind)
@@ -254,17 +264,13 @@ static int on_memcpy(struct row *row)
 
 	if (err)
 		return err;
-	c.h.pid = (uint32_t)g.pid;
+	SET_PLACE(c, g);
 	c.bytes = g.more[0] > 0 ? (uint64_t)g.more[0] : 0;
-	c.device = (uint32_t)g.device;
-	c.context = (uint32_t)g.context;
-	c.stream = (uint32_t)g.stream;
-	c.corr = (uint32_t)g.corr;
 	c.dir = dir_of(row->r, g.more[1]);
 	c.src = mem_of(row->r, row->at[C_MORE + 2] < 0 ? -1 : g.more[2]);
 	c.dst = mem_of(row->r, row->at[C_MORE + 3] < 0 ? -1 : g.more[3]);
 	row->r->imp->info.copies++;
-	return dl_import_event(row->r->imp, &c.h, g.start, dur_of(g.start, g.end), row->r->d);
+	return put(row, &c.h, &g);
 }
 
 static int on_memset(struct row *row)
@@ -275,14 +281,10 @@ static int on_memset(struct row *row)
 
 	if (err)
 		return err;
-	m.h.pid = (uint32_t)g.pid;
+	SET_PLACE(m, g);
 	m.bytes = g.more[0] > 0 ? (uint64_t)g.more[0] : 0;
-	m.device = (uint32_t)g.device;
-	m.context = (uint32_t)g.context;
-	m.stream = (uint32_t)g.stream;
-	m.corr = (uint32_t)g.corr;
 	row->r->imp->info.memsets++;
-	return dl_import_event(row->r->imp, &m.h, g.start, dur_of(g.start, g.end), row->r->d);
+	return put(row, &m.h, &g);
 }
 
 static int on_graph(struct row *row)
@@ -293,14 +295,10 @@ static int on_graph(struct row *row)
 
 	if (err)
 		return err;
-	k.h.pid = (uint32_t)g.pid;
-	k.device = (uint32_t)g.device;
-	k.context = (uint32_t)g.context;
-	k.stream = (uint32_t)g.stream;
-	k.corr = (uint32_t)g.corr;
+	SET_PLACE(k, g);
 	k.graph = (uint32_t)g.more[0];
 	row->r->imp->info.kernels++;
-	return dl_import_event(row->r->imp, &k.h, g.start, dur_of(g.start, g.end), row->r->d);
+	return put(row, &k.h, &g);
 }
 
 static int on_sync(struct row *row)
@@ -319,7 +317,7 @@ static int on_sync(struct row *row)
 	s.corr = (uint32_t)g.corr;
 	s.type = dl_map_get(&row->r->syncs, (uint64_t)g.more[0], &type) ? (uint32_t)type : (uint32_t)g.more[0];
 	row->r->imp->info.syncs++;
-	return dl_import_event(row->r->imp, &s.h, g.start, dur_of(g.start, g.end), row->r->d);
+	return put(row, &s.h, &g);
 }
 
 static int on_call(struct row *row)
