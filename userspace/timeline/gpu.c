@@ -61,12 +61,11 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 		return 0;
 	before = *into;
 	why = was == DL_GPU_BUSY && p->gpu_busy ? p->gpu_busy : before;
-	/* Why there are only uprobes. */
-	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && p->kernels.cnt && before) {
-		if (asprintf(into, "%s; then %.*s; %s", before, (int)len, text, why) < 0)
-			*into = NULL;
-	} else if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
-		if (asprintf(into, "%.*s; %s", (int)len, text, why) < 0)
+	/* Why there are only uprobes, and what there was before. */
+	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
+		const bool then = p->kernels.cnt && before;
+
+		if (asprintf(into, "%s%s%.*s; %s", then ? before : "", then ? "; then " : "", (int)len, text, why) < 0)
 			*into = NULL;
 	} else {
 		*into = strndup(text, len);
