@@ -7,7 +7,8 @@
 #   make help           everything else
 #
 # Folders hold one library each; a folder may use only those to its left:
-#   base  trace  timeline  diagnose  render  capture*  import*  cli     (* these use base and trace only)
+#   base  trace  timeline  diagnose  render  capture*  import*  forensic  check  cli
+#   (* these use base and trace only; forensic not render, check not forensic)
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -90,7 +91,7 @@ $(O)/dlbpf.skel.h: $(O)/dlbpf.bpf.o
 
 # --- userspace ---------------------------------------------------------------------------------
 
-FOLDERS := base trace timeline diagnose render capture import cli
+FOLDERS := base trace timeline diagnose render capture import forensic check cli
 objs = $(patsubst %.c,$(O)/%.o,$(sort $(wildcard userspace/$(1)/*.c)))
 $(foreach f,$(FOLDERS),$(eval OBJS_$(f) := $(call objs,$(f))))
 LIBS := $(patsubst %,$(O)/lib/%.a,$(FOLDERS))
@@ -109,7 +110,7 @@ $(O)/lib/$(1).a: $(OBJS_$(1))
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_lib,$(f))))
 
-LINK_ORDER := cli import capture render diagnose timeline trace base
+LINK_ORDER := cli check forensic import capture render diagnose timeline trace base
 LINK_LIBS := $(patsubst %,$(O)/lib/%.a,$(LINK_ORDER))
 
 $(O)/dlbpf: $(OBJS_cli) $(LINK_LIBS)
@@ -143,7 +144,9 @@ upto_diagnose := diagnose timeline trace base
 upto_render := render diagnose timeline trace base
 upto_capture := capture trace base
 upto_import := import trace base
-upto_cli := cli import capture render diagnose timeline trace base
+upto_forensic := forensic capture diagnose timeline trace base
+upto_check := check capture render diagnose timeline trace base
+upto_cli := cli check forensic import capture render diagnose timeline trace base
 
 SYNTH_OBJS := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tests/synth/*.c)))
 

@@ -24,7 +24,9 @@ MAY_INCLUDE = {
     "render": {"base", "trace", "timeline", "diagnose"},
     "capture": {"base", "trace"},
     "import": {"base", "trace"},
-    "cli": {"base", "trace", "timeline", "diagnose", "render", "capture", "import"},
+    "forensic": {"base", "trace", "timeline", "diagnose", "capture"},
+    "check": {"base", "trace", "timeline", "diagnose", "render", "capture"},
+    "cli": {"base", "trace", "timeline", "diagnose", "render", "capture", "import", "forensic", "check"},
 }
 # Headers of libbpf, of the kernel's BPF and of the embedded objects, and who may see them.
 BPF_HEADER = re.compile(r'^(bpf/|linux/bpf|linux/btf|dlbpf\.skel\.h|vmlinux\.h)')
