@@ -233,19 +233,6 @@ static void print_procs(struct tx *t, const struct dl_info *info)
 		tx_paraf(t, 2, "... and %zu more, in --json", info->procs.cnt - MAX_PROCS);
 }
 
-static int write_out(struct tx *t, FILE *out, struct dl_diag *d)
-{
-	int err = 0;
-
-	errno = 0;
-	if (t->s.err)
-		err = dl_oom(d);
-	else if (fwrite(t->s.s, 1, t->s.len, out) != t->s.len || fflush(out))
-		err = dl_fail_errno(d, errno ? -errno : -EIO, "cannot write the result");
-	dl_str_fini(&t->s);
-	return err;
-}
-
 static struct tx tx_of(const struct dl_text_opts *opts)
 {
 	return (struct tx){ .utf8 = opts->utf8, .color = opts->color,
@@ -261,7 +248,7 @@ int dl_info_text(const struct dl_info *info, const struct dl_text_opts *opts, FI
 	print_kinds(&t, info->trace);
 	print_losses(&t, info);
 	print_procs(&t, info);
-	return write_out(&t, out, d);
+	return tx_finish(&t, out, d);
 }
 
 int dl_schema_text(const struct dl_text_opts *opts, FILE *out, struct dl_diag *d)
@@ -295,5 +282,5 @@ int dl_schema_text(const struct dl_text_opts *opts, FILE *out, struct dl_diag *d
 		}
 		tx_table_print(&t, &tab, 4);
 	}
-	return write_out(&t, out, d);
+	return tx_finish(&t, out, d);
 }

@@ -364,14 +364,6 @@ void tx_waits(struct tx *t, const struct dl_report *r)
 	tx_calls(t, w);
 }
 
-static int write_out(const struct dl_str *s, FILE *out, struct dl_diag *d)
-{
-	errno = 0;
-	if (fwrite(s->s, 1, s->len, out) != s->len || fflush(out))
-		return dl_fail_errno(d, errno ? -errno : -EIO, "cannot write the report");
-	return 0;
-}
-
 int dl_render_text(const struct dl_report *r, const struct dl_text_opts *opts, FILE *out,
 		   struct dl_diag *d)
 {
@@ -381,7 +373,6 @@ int dl_render_text(const struct dl_report *r, const struct dl_text_opts *opts, F
 		.brief = opts->brief,
 		.width = opts->width ? opts->width : DEFAULT_WIDTH,
 	};
-	int err;
 
 	tx_crash(&t, r);
 	tx_verdict(&t, r);
@@ -399,7 +390,5 @@ int dl_render_text(const struct dl_report *r, const struct dl_text_opts *opts, F
 		tx_gpus(&t, r);
 		tx_recording(&t, r);
 	}
-	err = t.s.err ? dl_oom(d) : write_out(&t.s, out, d);
-	dl_str_fini(&t.s);
-	return err;
+	return tx_finish(&t, out, d);
 }

@@ -233,3 +233,16 @@ const char *tx_plural(uint64_t cnt, const char *one, const char *many)
 {
 	return cnt == 1 ? one : many;
 }
+
+int tx_finish(struct tx *t, FILE *out, struct dl_diag *d)
+{
+	int err = 0;
+
+	errno = 0;
+	if (t->s.err)
+		err = dl_oom(d);
+	else if (fwrite(t->s.s, 1, t->s.len, out) != t->s.len || fflush(out))
+		err = dl_fail_errno(d, errno ? -errno : -EIO, "cannot write the result");
+	dl_str_fini(&t->s);
+	return err;
+}

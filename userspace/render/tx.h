@@ -8,7 +8,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "base/diag.h"
 #include "base/str.h"
 #include "base/vec.h"
 
@@ -19,6 +21,9 @@ struct tx {
 };
 
 enum tx_style { TX_PLAIN = 0, TX_BOLD, TX_DIM, TX_WARN, TX_BAD };
+
+/* Writes all of it and frees it: 0, -ENOMEM, or the error of the write, out being flushed. */
+int tx_finish(struct tx *t, FILE *out, struct dl_diag *d);
 
 void tx_style(struct tx *t, enum tx_style style);	/* until the next call */
 void tx_text(struct tx *t, const char *text);		/* cleaned, not wrapped */

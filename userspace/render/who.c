@@ -100,7 +100,7 @@ void dl_who_proc(struct dl_str *out, const struct dl_report *r, const struct dl_
 	}
 }
 
-static const char *thread_noun(enum dl_role role)
+const char *dl_thread_noun(enum dl_role role)
 {
 	switch (role) {
 	case DL_ROLE_PIN:
@@ -128,7 +128,7 @@ static const char *thread_noun(enum dl_role role)
 void dl_who(struct dl_str *out, const struct dl_report *r, uint32_t pid, enum dl_role role)
 {
 	const struct dl_proc_report *p = dl_find_proc(r, pid);
-	const char *thread = thread_noun(role);
+	const char *thread = dl_thread_noun(role);
 
 	if (!pid) {
 		dl_str_add(out, "nobody known");

@@ -14,6 +14,9 @@ void dl_who_proc(struct dl_str *out, const struct dl_report *r, const struct dl_
 const struct dl_proc_report *dl_find_proc(const struct dl_report *r, uint32_t pid);
 size_t dl_role_cnt(const struct dl_report *r, enum dl_role role);	/* processes of that role */
 
+/* "queue feeder"; NULL for what is no thread's role. */
+const char *dl_thread_noun(enum dl_role role);
+
 /* "exit code 1", "SIGKILL (core dumped)": a status of wait(2). */
 void dl_exit_text(struct dl_str *out, int32_t status);
 /* "SIGKILL", "signal 200" */
