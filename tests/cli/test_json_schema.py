@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""Holds the JSON of report and info against docs/*.schema.json: reports filled in by hand, and those
+"""Holds the JSON of report, info and postmortem against docs/*.schema.json: reports filled in by hand, and those
 of real traces. Every member of a schema must be described."""
 
 import json
@@ -79,6 +79,10 @@ def lists_are_those_of_the_program():
     equal(sorted(defs["cause"]["enum"]), sorted(causes), "the list of causes")
     roles = re.findall(r'\[DL_ROLE_\w+\] = "([^"]+)"', read("userspace", "diagnose", "report.c"))
     equal(sorted(defs["role"]["enum"]), sorted(roles), "the list of roles")
+    defs = schema("postmortem")["$defs"]
+    deaths = re.findall(r'^DEATH\(\w+, "([^"]+)"', read("userspace", "diagnose", "death.def"), re.M)
+    equal(defs["death"]["enum"], deaths, "the list of deaths")
+    equal(sorted(defs["role"]["enum"]), sorted(roles), "the list of roles of a post-mortem")
 
 
 def samples_are_valid(folder):
@@ -89,6 +93,14 @@ def samples_are_valid(folder):
     for name in names:
         with open(os.path.join(folder, name)) as f:
             validate("report", json.load(f), name)
+
+
+def postmortems_are_valid(folder):
+    subprocess.run([os.path.join(dlbpf.BUILD, "tests", "unit", "t_render_postmortem"), "samples_are_valid_json"], cwd=ROOT,
+                   check=True, env={**os.environ, "DLBPF_SAMPLES_DIR": folder}, capture_output=True)
+    for name in ("shm", "leftovers", "none"):
+        with open(os.path.join(folder, f"{name}.json")) as f:
+            validate("postmortem", json.load(f), name)
 
 
 def traces_are_valid(folder):
@@ -114,12 +126,13 @@ def wrong_documents_are_refused():
 def main():
     tests = dlbpf.Tests()
     with tempfile.TemporaryDirectory(prefix="dlbpf-schema-") as folder:
-        for name in ("report", "info"):
+        for name in ("report", "info", "postmortem"):
             tests.run(f"{name}.schema.json is a schema", is_valid_schema, name)
             tests.run(f"every member of {name}.schema.json is described", everything_is_described, name)
         tests.run("lists are those of the program", lists_are_those_of_the_program)
         tests.run("an incomplete report is refused", wrong_documents_are_refused)
         tests.run("reports filled in by hand are valid", samples_are_valid, folder)
+        tests.run("post-mortems filled in by hand are valid", postmortems_are_valid, folder)
         tests.run("info and report of traces are valid", traces_are_valid, folder)
     tests.exit()
 

@@ -56,6 +56,14 @@ static void add_who(struct dl_str *out, const struct dl_pm_who *w)
 		dl_str_addf(out, " (pid %" PRIu32 ")", w->pid);
 }
 
+/* The same in a table: "worker 1 (4711)". The processes' table has the inner numbers. */
+static void add_short(struct dl_str *out, const struct dl_pm_who *w)
+{
+	add_name(out, w);
+	if (w->pid || w->nspid)
+		dl_str_addf(out, " (%" PRIu32 ")", w->pid ? w->pid : w->nspid);
+}
+
 static bool is_known(const struct dl_pm_who *w)
 {
 	return w->pid || w->nspid || w->name || w->role != DL_ROLE_UNKNOWN;
@@ -188,7 +196,7 @@ static void add_when(struct dl_str *out, const struct dl_postmortem *pm, uint64_
 
 static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 {
-	bool timed = false, decided = false, other = false;
+	bool timed = false, decided = false, other = false, named = false;
 
 	if (!pm->facts.cnt)
 		return;
@@ -196,12 +204,13 @@ static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 		timed |= f->ts != 0;
 		decided |= f->decides;
 		other |= f->source != DL_PM_TRACE;
+		named |= is_known(&f->who);
 	}
 	const struct tx_col cols[] = {
 		{ .title = "" , .hide = !decided },
 		{ .title = "time", .right = true, .hide = !timed },
 		{ .title = "from", .hide = !other },
-		TX_LEFT("who"),
+		{ .title = "who", .hide = !named },
 		TX_LEFT("what"),
 	};
 	struct tx_table tab = { .cols = cols, .col_cnt = ARRAY_SIZE(cols) };
@@ -216,7 +225,7 @@ static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 		put_cell(t, &tab, &when);
 		tx_cell(t, &tab, dl_pm_source_id(f->source));
 		if (is_known(&f->who))
-			add_who(&who, &f->who);
+			add_short(&who, &f->who);
 		put_cell(t, &tab, &who);
 		tx_cell(t, &tab, f->text);
 		if (f->decides)
@@ -350,7 +359,7 @@ static void put_threads(struct tx *t, const struct dl_postmortem *pm)
 		struct dl_str who = {}, tid = {}, state = {};
 
 		tx_table_row(&tab);
-		add_who(&who, &th->who);
+		add_short(&who, &th->who);
 		put_cell(t, &tab, &who);
 		dl_str_addf(&tid, "%" PRIu32, th->who.tid);
 		put_cell(t, &tab, &tid);
@@ -359,7 +368,7 @@ static void put_threads(struct tx *t, const struct dl_postmortem *pm)
 		if (th->holder.pid || th->holder_text) {
 			dl_str_add(&state, "; ");
 			if (th->holder.pid)
-				add_who(&state, &th->holder);
+				add_short(&state, &th->holder);
 			dl_str_addf(&state, "%s%s", th->holder.pid && th->holder_text ? " " : "",
 				    th->holder_text ? th->holder_text : " could end it");
 		}
