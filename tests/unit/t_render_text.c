@@ -437,3 +437,23 @@ TEST(no_memory)
 	dl_report_free(r);
 }
 #endif
+
+/* A simulated device is none of the machine's: a row without a name or a number is not printed. */
+TEST(a_device_without_facts_is_not_listed)
+{
+	struct dl_report *r = sample_no_gpu();
+	struct dl_gpu_report *g = PUSH(&r->gpus);
+	char *text;
+
+	g->index = g->device = -1;
+	g->numa_node = -1;
+	g->pid = 4242;
+	text = render(r, &(struct dl_text_opts){});
+	CHECK(!strstr(text, "GPU MEMORY"));
+	free(text);
+	g->mem_total = 1 << 30;
+	text = render(r, &(struct dl_text_opts){});
+	CHECK_HAS(text, "A GPU of the machine, 1.00 GiB");
+	free(text);
+	dl_report_free(r);
+}

@@ -302,18 +302,26 @@ static void gpu_title(struct tx *t, const struct dl_gpu_report *g)
 		tx_para(t, 2, "", s.s);
 }
 
+/* A device that neither NVML nor sysfs knows, as a simulated one, is named among the devices already. */
+static bool has_facts(const struct dl_gpu_report *g)
+{
+	return g->name || g->samples || g->has_pcie || g->link.bps || g->pci || g->mem_total;
+}
+
 void tx_gpus(struct tx *t, const struct dl_report *r)
 {
-	bool any = false;
+	bool any = false, headed = false;
 
-	if (!r->gpus.cnt)
-		return;
-	tx_head(t, "GPU MEMORY AND LINK");
 	vec_for_each(&r->gpus, g) {
 		struct tx_table tab = { .cols = fact_cols, .col_cnt = ARRAY_SIZE(fact_cols) };
 		struct dl_str s = {};
 		tx_buf a, b, c;
 
+		if (!has_facts(g))
+			continue;
+		if (!headed)
+			tx_head(t, "GPU MEMORY AND LINK");
+		headed = true;
 		gpu_title(t, g);
 		if (g->samples) {
 			say_gpu_memory(&s, r, g);
