@@ -150,6 +150,31 @@ enum dl_oom_flag {
 	DL_OOM_FOREIGN = 1 << 1,	/* the victim is outside the tree */
 };
 
+/* The limits that make a system call fail. */
+enum dl_limit {
+	DL_LIMIT_NONE = 0,
+	DL_LIMIT_FDS,		/* RLIMIT_NOFILE */
+	DL_LIMIT_FILES,		/* fs.file-max, of the whole machine */
+	DL_LIMIT_MAPS,		/* vm.max_map_count */
+	DL_LIMIT_AS,		/* RLIMIT_AS, in bytes */
+	DL_LIMIT_DATA,		/* RLIMIT_DATA, in bytes */
+	DL_LIMIT_MEMLOCK,	/* RLIMIT_MEMLOCK, in bytes */
+	DL_LIMIT_NPROC,		/* RLIMIT_NPROC: threads of the user */
+	DL_LIMIT_PIDS,		/* pids.max of a cgroup */
+	DL_LIMIT_FS,		/* the size of a tmpfs, in bytes */
+	DL_LIMIT_INODES,	/* the files that a tmpfs may hold */
+	DL_LIMIT_FSIZE,		/* RLIMIT_FSIZE, in bytes */
+};
+
+enum dl_fail_flag {
+	DL_SF_CTRUNC = 1 << 0,	/* recvmsg returned with MSG_CTRUNC: descriptors that were sent are lost */
+	DL_SF_NAME = 1 << 1,	/* the tail is the last name of the descriptor's file, not a path */
+	DL_SF_CGROUP = 1 << 2,	/* the tail is the name of the cgroup that is full */
+	DL_SF_FORK = 1 << 3,	/* a new process */
+	DL_SF_THREAD = 1 << 4,	/* a new thread */
+	DL_SF_SHM = 1 << 5,	/* it concerns a shared memory object, in /dev/shm */
+};
+
 enum dl_block_op {
 	DL_BLOCK_READ = 0,
 	DL_BLOCK_WRITE = 1,
@@ -290,6 +315,7 @@ enum dl_source {
 	DL_SRC_SHM,
 	DL_SRC_GPU,
 	DL_SRC_SYMBOLS,
+	DL_SRC_SYSCALLS,
 	DL_SRC_MAX,
 };
 

@@ -60,6 +60,19 @@ static const struct dl_enum_name oom_flag[] = {
 	{ DL_OOM_MEMCG, "memcg" }, { DL_OOM_FOREIGN, "foreign" },
 };
 
+static const struct dl_enum_name limit[] = {
+	{ DL_LIMIT_NONE, "none" }, { DL_LIMIT_FDS, "descriptors" }, { DL_LIMIT_FILES, "files" },
+	{ DL_LIMIT_MAPS, "mappings" }, { DL_LIMIT_AS, "address space" }, { DL_LIMIT_DATA, "data" },
+	{ DL_LIMIT_MEMLOCK, "locked memory" }, { DL_LIMIT_NPROC, "threads of the user" },
+	{ DL_LIMIT_PIDS, "threads of the cgroup" }, { DL_LIMIT_FS, "file system" },
+	{ DL_LIMIT_INODES, "inodes" }, { DL_LIMIT_FSIZE, "file size" },
+};
+
+static const struct dl_enum_name fail_flag[] = {
+	{ DL_SF_CTRUNC, "ctrunc" }, { DL_SF_NAME, "name" }, { DL_SF_CGROUP, "cgroup" },
+	{ DL_SF_FORK, "fork" }, { DL_SF_THREAD, "thread" }, { DL_SF_SHM, "shm" },
+};
+
 static const struct dl_enum_name block_op[] = {
 	{ DL_BLOCK_READ, "read" }, { DL_BLOCK_WRITE, "write" }, { DL_BLOCK_OTHER, "other" },
 };
@@ -146,6 +159,7 @@ static const struct dl_enum_name source[] = {
 	{ DL_SRC_SIGNALS, "signals" }, { DL_SRC_OOM, "oom" }, { DL_SRC_BLOCK, "block I/O" },
 	{ DL_SRC_SAMPLES, "samples" }, { DL_SRC_CGROUP, "cgroup" }, { DL_SRC_SHM, "/dev/shm" },
 	{ DL_SRC_GPU, "gpu" }, { DL_SRC_SYMBOLS, "symbols" },
+	{ DL_SRC_SYSCALLS, "system calls" },
 };
 
 static const struct dl_enum_name mark[] = {
@@ -191,6 +205,7 @@ static const struct dl_enum_name file_magic[] = {
 static const struct dl_enum tables[] = {
 	TABLE(file_kind), TABLE(switch_flag), TABLE(wake_flag), TABLE(name_flag), TABLE(exit_flag),
 	TABLE(task_flag), TABLE(fault_kind), TABLE(reclaim_kind), TABLE(sigbus_flag), TABLE(oom_flag),
+	TABLE(limit), TABLE(fail_flag),
 	TABLE(block_op), TABLE(sample_mode), TABLE(gpu_state), TABLE(gpu_source_flag), TABLE(gpu_match),
 	TABLE(gpu_link_flag), TABLE(gpu_sample_flag), TABLE(gpu_dir),
 	TABLE(gpu_mem), TABLE(gpu_sync_type), TABLE(gpu_domain), TABLE(gpu_call), TABLE(ring),
@@ -294,6 +309,8 @@ void dl_field_name(struct dl_str *out, const struct dl_field *f, int64_t val, co
 		name = event_kind(val);
 	else if (f->unit == DL_UNIT_NUM && !strcmp(f->name, "sig"))
 		dl_signal_text(out, (int)val);
+	else if (f->unit == DL_UNIT_NUM && !strcmp(f->name, "err"))
+		name = val > 0 && val < 4096 ? strerrorname_np((int)val) : NULL;
 	else if (f->unit == DL_UNIT_ID && is_dev(f->name) && val)
 		dl_str_addf(out, "%" PRIu32 ":%" PRIu32, (uint32_t)val >> 20, (uint32_t)val & 0xfffff);
 	else if (f->unit == DL_UNIT_ENUM && !strcmp(f->name, "state") && val > ' ' && val < 0x7f)
