@@ -38,6 +38,9 @@ struct dl_raw_regs {
 	(out)->sp = (r)->sp; \
 } while (0)
 
+/* Of registers that the verifier knows: by a plain load. */
+#define dl_regs_nr(r) ((__s64)(r)->orig_ax)
+
 /* From the end of the kernel stack; TOP_OF_KERNEL_STACK_PADDING is 0 on the kernels that need this
  * (FRED came with 6.9). */
 static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
@@ -55,6 +58,7 @@ static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
 
 /* TS_COMPAT: the thread is in a 32-bit system call. */
 #define dl_task_compat(t) ((t)->thread_info.status & 0x0002)
+#define dl_task_compat_read(t) (BPF_CORE_READ(t, thread_info.status) & 0x0002)
 
 #elif defined(__TARGET_ARCH_arm64)
 
@@ -74,6 +78,8 @@ struct dl_raw_regs {
 	(out)->ip = (r)->pc; \
 	(out)->sp = (r)->sp; \
 } while (0)
+
+#define dl_regs_nr(r) ((__s64)(r)->syscallno)
 
 /* From the end of the kernel stack. What lies behind these fields in struct pt_regs has grown, so the
  * kernel is asked for its size; two reads, since all of it is too large for the BPF stack. */
@@ -101,6 +107,7 @@ static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
 
 /* _TIF_32BIT */
 #define dl_task_compat(t) ((t)->thread_info.flags & (1UL << 22))
+#define dl_task_compat_read(t) (BPF_CORE_READ(t, thread_info.flags) & (1UL << 22))
 
 #else
 #error "dlbpf knows x86-64 and arm64"

@@ -149,6 +149,19 @@ static __always_inline void dl_out_crash(void *ev, __u64 size, __u32 kind)
 	_len; \
 })
 
+/* The id of a thread in the PID namespace that it lives in itself, the innermost. */
+static __always_inline __u32 dl_ns_id(struct task_struct *t)
+{
+	struct pid *pid = BPF_CORE_READ(t, thread_pid);
+	__u32 level = BPF_CORE_READ(pid, level);
+	void *at;
+
+	if (level > 32)	/* MAX_PID_NS_LEVEL */
+		return 0;
+	at = (void *)pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid);
+	return BPF_CORE_READ((struct upid *)at, nr);
+}
+
 /* --- names of foreign threads ----------------------------------------------------------------- */
 
 /* Sends the name of a thread outside the tree when it was not sent yet. */

@@ -98,4 +98,17 @@ static __always_inline struct file *dl_fd_file(struct task_struct *t, __u32 fd)
 	return file;
 }
 
+/* The same of a task that the verifier does not know. */
+static __always_inline struct file *dl_fd_file_read(struct task_struct *t, __u32 fd)
+{
+	struct fdtable *fdt = BPF_CORE_READ(t, files, fdt);
+	struct file *file = NULL;
+
+	if (!fdt || fd >= BPF_CORE_READ(fdt, max_fds))
+		return NULL;
+	if (bpf_probe_read_kernel(&file, sizeof(file), BPF_CORE_READ(fdt, fd) + fd))
+		return NULL;
+	return file;
+}
+
 #endif

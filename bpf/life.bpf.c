@@ -5,19 +5,6 @@
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define WAIT_CORE 0x80
 
-/* The id of a thread in the PID namespace that it lives in itself, the innermost. */
-static __always_inline __u32 ns_id(struct task_struct *t)
-{
-	struct pid *pid = BPF_CORE_READ(t, thread_pid);
-	__u32 level = BPF_CORE_READ(pid, level);
-	void *at;
-
-	if (level > 32)	/* MAX_PID_NS_LEVEL */
-		return 0;
-	at = (void *)pid + bpf_core_field_offset(struct pid, numbers) + level * bpf_core_type_size(struct upid);
-	return BPF_CORE_READ((struct upid *)at, nr);
-}
-
 /* Raised in copy_process(), before the new thread can run. It has the clone flags, which
  * sched_process_fork has not; the ids are set by then. */
 SEC("?tp_btf/task_newtask")
@@ -41,8 +28,8 @@ int BPF_PROG(dl_fork, struct task_struct *child, __u64 clone_flags)
 	ev.child_tid = child->pid;
 	ev.child_pid = child_pid;
 	ev.clone_flags = clone_flags;
-	ev.child_nstid = ns_id(child);
-	ev.child_nspid = child_pid == ev.child_tid ? ev.child_nstid : ns_id(BPF_CORE_READ(child, group_leader));
+	ev.child_nstid = dl_ns_id(child);
+	ev.child_nspid = child_pid == ev.child_tid ? ev.child_nstid : dl_ns_id(BPF_CORE_READ(child, group_leader));
 	bpf_probe_read_kernel_str(&ev.comm, sizeof(ev.comm), &child->comm);
 	dl_out_crash(&ev, sizeof(ev), DL_EV_FORK);
 	return 0;

@@ -73,6 +73,25 @@ struct dl_syscall {
 	__u8 timeout;		/* enum dl_sc_timeout */
 };
 
+/* What of a failed system call counts, and which of its arguments say more (from 1; 0 none). */
+enum dl_sc_fail_flag {
+	DL_FC_AGAIN = 1 << 0,	/* EAGAIN is a limit that was met, not a call to try again */
+	DL_FC_NO_MEM = 1 << 1,	/* ENOMEM is an answer about an address, not want of memory */
+	DL_FC_SHM_ENOENT = 1 << 2,	/* a shared memory object that is not there */
+	DL_FC_MAPS = 1 << 3,	/* it adds or splits mappings */
+	DL_FC_LOCK = 1 << 4,	/* it locks memory */
+	DL_FC_FORK = 1 << 5,
+	DL_FC_CLONE = 1 << 6,	/* the flags of clone(2) are its first argument ... */
+	DL_FC_CLONE3 = 1 << 7,	/* ... or begin the struct that it points to */
+};
+
+struct dl_sc_fail {
+	__u8 flags;		/* enum dl_sc_fail_flag */
+	__u8 path;
+	__u8 bytes;
+	__u8 fd;		/* where enum dl_sc_fd does not say it */
+};
+
 /* CUDA's entry points, by the address that they have in a recorded process. */
 #define DL_CUDA_CALLS_MAX 8192
 #define DL_CUDA_THREADS_MAX 8192

@@ -112,6 +112,8 @@ static bool is_crash_kind(unsigned int kind)
 	case DL_EV_SIGBUS_MAP:
 	case DL_EV_SIGNAL_DELIVER:
 	case DL_EV_OOM_KILL:
+	case DL_EV_SYSCALL_FAIL:
+	case DL_EV_SHM_UNLINK:
 		return true;
 	}
 	return false;

@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 
 #include "base/cleanup.h"
+#include "capture/env.h"
 #include "capture/kernel_priv.h"
 
 /* Each ring: 4 MiB hold 30,000 switches, a third of a second of the worst case of 8 CPUs */
@@ -25,7 +27,7 @@
 
 enum { G_SWITCH, G_WAKE, G_WAKE_NEW, G_FORK, G_EXEC, G_EXIT, G_RENAME, G_SIGNAL, G_DELIVER, G_SIGBUS, G_OOM,
        G_OOM_SIGNAL, G_RECLAIM_BEGIN, G_RECLAIM_END, G_MEMCG_BEGIN, G_MEMCG_END, G_ISSUE, G_COMPLETE, G_MAJOR, G_SAMPLE,
-       G_CUDA_ENTER, G_CUDA_LEAVE };
+       G_CUDA_ENTER, G_CUDA_LEAVE, G_FAIL };
 
 const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_switch), "sched_switch", 4, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
@@ -63,6 +65,7 @@ const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_sample), NULL, 0, 0, G_SAMPLE, DL_SRC_SAMPLES, DL_EV_SAMPLE, DL_AT_SAMPLE, false },
 	{ PROG(dl_cuda_enter), NULL, 0, DL_FEAT_UPROBE, G_CUDA_ENTER, DL_SRC_GPU, DL_EV_GPU_API, DL_AT_UPROBE, false },
 	{ PROG(dl_cuda_leave), NULL, 0, DL_FEAT_UPROBE, G_CUDA_LEAVE, DL_SRC_GPU, DL_EV_GPU_API, DL_AT_UPROBE, false },
+	{ PROG(dl_fail), "sys_exit", 2, 0, G_FAIL, DL_SRC_SYSCALLS, DL_EV_SYSCALL_FAIL, DL_AT_TP, false },
 };
 const int dl_prog_rule_cnt = ARRAY_SIZE(dl_prog_rules);
 _Static_assert(ARRAY_SIZE(dl_prog_rules) <= DL_PROG_MAX, "raise DL_PROG_MAX");
@@ -79,6 +82,8 @@ static bool can_use(const struct dl_kernel *k, int i)
 	if (k->bad[i] || (r->needs && !k->feat.has[r->needs]))
 		return false;
 	if (r->attach == DL_AT_SAMPLE && !k->opts.sample_hz)
+		return false;
+	if (r->group == G_FAIL && k->opts.no_syscalls)
 		return false;
 	/* Where mark_victim has the task, the signal before it need not be kept. */
 	if (r->group == G_OOM_SIGNAL && k->feat.has[DL_FEAT_VICTIM_TASK])
@@ -143,6 +148,13 @@ static void fill_rodata(struct dl_kernel *k)
 	ro->dl_same_call_ns = same_call_ns();
 	ro->dl_period_us = k->opts.sample_hz ? 1000000 / k->opts.sample_hz : 0;
 	dl_kernel_fill_syscalls(ro->dl_syscalls);
+	dl_kernel_fill_fails(ro->dl_sc_fails);
+	ro->dl_max_maps = dl_env_maps_limit();
+	ro->dl_nr_recvmsg = SYS_recvmsg;
+	ro->dl_nr_unlinkat = SYS_unlinkat;
+#ifdef SYS_unlink
+	ro->dl_nr_unlink = SYS_unlink;
+#endif
 }
 
 static uint32_t ring_sz(const struct dl_kernel *k)

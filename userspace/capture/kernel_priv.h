@@ -103,4 +103,7 @@ void dl_kernel_reap(struct dl_kernel *k);
 /* kernel_syscall.c */
 void dl_kernel_fill_syscalls(struct dl_syscall *table);
 
+/* kernel_fail.c */
+void dl_kernel_fill_fails(struct dl_sc_fail *table);
+
 #endif
