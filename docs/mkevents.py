@@ -27,7 +27,7 @@ Every event has a header:
 | `ts` | when it happened, `CLOCK_MONOTONIC` nanoseconds |
 | `tid`, `pid` | thread and process it happened to, as the host numbers them, unless the meaning says otherwise; 0 is the idle task, or nobody |
 | `cpu` | CPU it happened on; 65535 where it has none |
-| `flags` | bit 0: the thread is foreign, outside of the recorded tree |
+| `flags` | bit 0: the thread is foreign, outside of the recorded tree; bit 2: said again for those who have only what comes behind it (`record --keep`), it happened before |
 
 Units:
 

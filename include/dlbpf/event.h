@@ -29,6 +29,7 @@ struct dl_hdr {
 enum dl_hdr_flag {
 	DL_HDR_FOREIGN = 1 << 0,	/* the header's thread is outside the recorded tree */
 	DL_HDR_UNSURE = 1 << 1,	/* times were converted across a jump of the clock they came from */
+	DL_HDR_RESTATED = 1 << 2,	/* said again for those who have only what comes behind it: it happened before */
 };
 
 typedef struct { char s[16]; } dl_c16;
@@ -325,6 +326,21 @@ enum dl_mark {
 	DL_MARK_STOP,		/* tracing ended; the tail says why */
 	DL_MARK_TARGET_EXIT,	/* the target ended; value is its wait status */
 	DL_MARK_SHED,		/* events were left out on purpose */
+	DL_MARK_TRIGGER,	/* record --keep: a trigger fired; value is enum dl_trigger, the tail says what happened */
+	DL_MARK_STATE,		/* all that was to be said again has been; value: seconds of the recording that are left out before it */
+	DL_MARK_SINCE,		/* the header's thread has been as said again for value milliseconds */
+};
+
+enum dl_trigger {
+	DL_TRIGGER_NONE = 0,
+	DL_TRIGGER_DEATH,	/* a worker or the trainer died, or any process of the tree by a program error */
+	DL_TRIGGER_OOM,		/* the OOM killer chose a process of the tree */
+	DL_TRIGGER_SIGBUS,
+	DL_TRIGGER_GAP,		/* the trainer stood still while its workers lived */
+	DL_TRIGGER_STALL,	/* the whole tree stood still */
+	DL_TRIGGER_SIGNAL,	/* the recorder was asked by SIGUSR1 */
+	DL_TRIGGER_FORECAST,	/* a limit is going to be met */
+	DL_TRIGGER_MAX,
 };
 
 #endif

@@ -165,6 +165,7 @@ static const struct dl_enum_name source[] = {
 static const struct dl_enum_name mark[] = {
 	{ DL_MARK_NONE, "none" }, { DL_MARK_START, "start" }, { DL_MARK_STOP, "stop" },
 	{ DL_MARK_TARGET_EXIT, "target_exit" }, { DL_MARK_SHED, "shed" },
+	{ DL_MARK_TRIGGER, "trigger" }, { DL_MARK_STATE, "state" }, { DL_MARK_SINCE, "since" },
 };
 
 /* The kernel's, and POSIX's: include/linux/sched.h, include/uapi/linux/sched.h, magic.h. */
