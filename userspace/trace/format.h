@@ -283,6 +283,9 @@ int dl_decode_frame(struct dl_decoder *d, const struct dl_file_schema *schema,
 
 /* --- writer.c --- */
 
+/* A frame of another trace of the same events, as it is, behind all that was written or is pending. */
+int dl_trace_writer_put_frame(struct dl_trace_writer *w, const struct dl_frame_hdr *h, const uint8_t *payload);
+
 /* dl_trace_writer_open() with another table of events; tests make past and future files with it. */
 int dl_trace_writer_open_desc(struct dl_trace_writer **ret, int fd,
 			      const struct dl_trace_meta *meta,

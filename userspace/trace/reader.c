@@ -412,3 +412,58 @@ int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 	*ret = head(&t->heap.v[0]);
 	return 1;
 }
+
+/* --- joining --- */
+
+/* Frames can be copied only to a file whose schema block says the same of them. */
+static bool same_events(const struct dl_file_schema *s)
+{
+	for (unsigned int k = 0; k <= DL_MAX_KIND; k++) {
+		const struct dl_event_desc *own = dl_event_desc(k);
+		const struct dl_file_event *ev = &s->events[k];
+
+		if (ev->known != (own != NULL))
+			return false;
+		if (own && (ev->field_cnt != own->field_cnt || ev->tail != own->tail))
+			return false;
+		for (unsigned int i = 0; own && i < own->field_cnt; i++) {
+			if (ev->fields[i].type != own->fields[i].type || ev->fields[i].own_off != own->fields[i].off ||
+			    !ev->fields[i].own_type)
+				return false;
+		}
+	}
+	return true;
+}
+
+static int cmp_order(const void *a, const void *b)
+{
+	const struct frame *const *x = a, *const *y = b;
+
+	return (*x)->order < (*y)->order ? -1 : (*x)->order > (*y)->order;
+}
+
+int dl_trace_copy_frames(struct dl_trace *t, struct dl_trace_writer *w, bool no_state)
+{
+	_cleanup_free_ struct frame **frames = calloc(t->frames.cnt + 1, sizeof(*frames));
+	int err = 0;
+
+	if (!frames)
+		return -ENOMEM;
+	if (!same_events(&t->header.schema))
+		return -EPROTOTYPE;
+	for (size_t i = 0; i < t->frames.cnt; i++)
+		frames[i] = &t->frames.v[i];
+	qsort(frames, t->frames.cnt, sizeof(*frames), cmp_order);	/* as they stand in the file */
+	for (size_t i = 0; i < t->frames.cnt && err >= 0; i++) {
+		struct dl_frame_hdr h;
+
+		err = frames[i]->bad ? 0 : load(t, frames[i], &h);
+		if (err <= 0)
+			continue;
+		if (!no_state)
+			err = dl_trace_writer_put_frame(w, &h, t->comp.v + h.header_sz);
+		else if (h.kinds == 1 && h.kind[0].kind == DL_EV_MARK)
+			no_state = false;
+	}
+	return err < 0 ? err : 0;
+}

@@ -43,6 +43,7 @@ struct dl_trace_writer_opts {
 	uint32_t frame_ns;	/* or when the oldest has been pending this long; 0: 1 s */
 	int level;		/* zstd level; 0: the default, 3 */
 	uint64_t max_sz;	/* stop with -EFBIG when the file would grow beyond; 0: no limit */
+	bool no_sync;		/* do not wait for the disk when it is closed */
 };
 
 /*
@@ -121,5 +122,15 @@ int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts);
  * counted and skipped.
  */
 int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret);
+
+/* --- joining --- */
+
+/*
+ * Writes the whole frames of a trace behind w's, without decoding them: parts of one recording become
+ * one trace. no_state: without those at its head that only say again what was before (up to the first
+ * frame that holds nothing but MARKs). Damaged frames are left out and counted in t's info. 0,
+ * -EPROTOTYPE when the trace describes its events otherwise than this build, or -errno of w or of a read.
+ */
+int dl_trace_copy_frames(struct dl_trace *t, struct dl_trace_writer *w, bool no_state);
 
 #endif

@@ -240,6 +240,35 @@ static int write_frame(struct dl_trace_writer *w)
 	return err;
 }
 
+int dl_trace_writer_put_frame(struct dl_trace_writer *w, const struct dl_frame_hdr *h, const uint8_t *payload)
+{
+	uint64_t off;
+	int err;
+
+	err = write_frame(w);	/* what came first stands first */
+	if (err)
+		return err;
+	off = w->off;
+	w->frame = *h;
+	w->frame.seq = w->index.cnt;
+	w->frame.trace_id = w->index.trace_id;
+	w->out.cnt = 0;
+	if (vec_reserve(&w->out, (size_t)DL_FRAME_HEADER_MAX + h->comp_sz) || vec_reserve(&w->index, 1))
+		return w->err = -ENOMEM;
+	w->out.cnt = dl_frame_hdr_build(w->out.v, &w->frame);
+	memcpy(w->out.v + w->out.cnt, payload, h->comp_sz);
+	w->out.cnt += h->comp_sz;
+	if (w->opts.max_sz && w->off + w->out.cnt + end_sz(w) > w->opts.max_sz)
+		return w->err = -EFBIG;
+	err = write_whole(w, w->out.v, w->out.cnt);
+	if (err) {
+		w->lost += h->events;
+		return w->err = err;
+	}
+	w->raw_bytes += h->struct_sz;
+	return dl_index_add(&w->index, off, &w->frame);
+}
+
 int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev)
 {
 	size_t padded = (ev->size + 7u) & ~(size_t)7;
@@ -323,7 +352,7 @@ int dl_trace_writer_close(struct dl_trace_writer *w, struct dl_diag *d)
 	end_err = write_end(w);
 	err = err ?: end_err;
 	/* EINVAL, EROFS: a pipe or a device, which have nothing to sync */
-	if (!err && fsync(w->fd) && errno != EINVAL && errno != EROFS)
+	if (!err && !w->opts.no_sync && fsync(w->fd) && errno != EINVAL && errno != EROFS)
 		err = -errno;
 	if (close(w->fd) && !err && errno != EINTR)
 		err = -errno;
