@@ -40,6 +40,9 @@ int dl_kernel_drain(struct dl_kernel *k);
 /* Emits LOSS events for counters that grew since the last call; *ret_total: all losses so far. */
 int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);
 
+/* Stacks get new ids from now on, and are emitted again. */
+void dl_kernel_forget_stacks(struct dl_kernel *k);
+
 /* --- kernel_cuda.c: uprobes on CUDA's entry points, of one process at a time --- */
 
 struct dl_uprobe;

@@ -84,3 +84,9 @@ int dl_kernel_emit_stacked(struct dl_kernel *k, const struct dl_hdr *ev)
 	out.h.size = fixed;
 	return k->sink->emit(k->sink, &out.h);
 }
+
+void dl_kernel_forget_stacks(struct dl_kernel *k)
+{
+	dl_map_fini(&k->stacks);
+	k->stacks = (struct dl_map){};
+}
