@@ -134,6 +134,33 @@ int dl_output_open(const char *path, const struct dl_invoker *inv, struct dl_dia
 	return take_fd(fd);
 }
 
+static int open_dir(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int dl_output_open_dir(const char *path, const struct dl_invoker *inv, struct dl_diag *d)
+{
+	struct own_rights own = {};
+	struct stat st;
+	int fd = inv->other_user ? take_rights(inv, &own) : 0;
+
+	if (!fd)
+		fd = mkdir(path, 0700) && errno != EEXIST ? -errno : open_dir(path);
+	if (inv->other_user)
+		give_back_rights(&own);
+	if (fd < 0)
+		return dl_fail(d, fd, "cannot make the folder %s: %s; give another place with -o", path, strerror(-fd));
+	if (fstat(fd, &st) || (st.st_uid != inv->uid && st.st_uid != geteuid())) {
+		close(fd);
+		return dl_fail(d, -EPERM, "the folder %s is somebody else's: remove it, or give another place with -o",
+			       path);
+	}
+	return fd;
+}
+
 void dl_output_remove(const char *path, const struct dl_invoker *inv)
 {
 	struct own_rights own = {};

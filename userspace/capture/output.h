@@ -11,7 +11,10 @@
  */
 int dl_output_open(const char *path, const struct dl_invoker *inv, struct dl_diag *d);
 
-/* Removes it again, with the same rights. */
+/* Makes a folder, unless it is there and theirs, likewise. Its descriptor, or -errno with a message. */
+int dl_output_open_dir(const char *path, const struct dl_invoker *inv, struct dl_diag *d);
+
+/* Removes a trace again, with the same rights. */
 void dl_output_remove(const char *path, const struct dl_invoker *inv);
 
 #endif

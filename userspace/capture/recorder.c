@@ -46,11 +46,11 @@ static int rec_emit(struct dl_sink *sink, const struct dl_hdr *ev)
 	struct dl_recorder *r = (struct dl_recorder *)sink;
 	int err;
 
-	if (!r->w)
+	if (!r->w && !r->keep)
 		return keep_early(r, ev);
 	if (r->write_err)
 		return r->write_err;
-	err = dl_trace_write(r->w, ev);
+	err = r->keep ? dl_rec_keep_write(r, ev) : dl_trace_write(r->w, ev);
 	if (err == -EINVAL) {
 		r->invalid++;
 		return 0;
@@ -121,7 +121,7 @@ static void add_unless_ignored(sigset_t *set, int sig)
 		sigaddset(set, sig);
 }
 
-static int loop_open(struct dl_rec_loop *l, sigset_t *ret_old, struct dl_diag *d)
+static int loop_open(struct dl_rec_loop *l, bool keep, sigset_t *ret_old, struct dl_diag *d)
 {
 	sigset_t set;
 
@@ -131,6 +131,8 @@ static int loop_open(struct dl_rec_loop *l, sigset_t *ret_old, struct dl_diag *d
 	add_unless_ignored(&set, SIGHUP);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGCHLD);
+	if (keep)
+		sigaddset(&set, SIGUSR1);
 	if (sigprocmask(SIG_BLOCK, &set, ret_old))
 		return dl_fail_errno(d, -errno, "cannot block signals");
 	/* A terminal that is closed, a limit of file sizes: errors of write(2), no reason to die. */
@@ -172,6 +174,8 @@ static int open_file(struct dl_recorder *r, struct dl_diag *d)
 	struct dl_trace_meta meta;
 	int err, fd;
 
+	if (r->o->keep)
+		return dl_rec_keep_open(r, d);
 	err = dl_rec_meta_init(&meta, r->o, r->root_pid);
 	if (err)
 		return dl_oom(d);
@@ -343,9 +347,14 @@ static void finish(struct dl_recorder *r, struct dl_rec_loop *l, struct dl_recor
 	res->err = l->err;
 	res->left_over = l->end == DL_END_TARGET ? (uint32_t)r->tree.procs.cnt : 0;
 	last_events(r, l);
-	dl_trace_writer_stats(r->w, &ws);
-	err = dl_trace_writer_close(r->w, d);
-	r->w = NULL;
+	if (r->keep) {
+		err = dl_rec_keep_finish(r, res, d);
+		ws.events = res->events;
+	} else {
+		dl_trace_writer_stats(r->w, &ws);
+		err = dl_trace_writer_close(r->w, d);
+		r->w = NULL;
+	}
 	if (err && res->end != DL_END_WRITE && res->end != DL_END_MAX_SIZE) {
 		res->end = DL_END_WRITE;
 		res->err = err;
@@ -355,7 +364,7 @@ static void finish(struct dl_recorder *r, struct dl_rec_loop *l, struct dl_recor
 	res->workers_seen = r->tree.workers_seen;
 	res->events = ws.events;
 	res->file_bytes = file_bytes(r->o->path, ws.file_bytes);
-	res->lost = r->lost + r->invalid;
+	res->lost += r->lost + r->invalid;
 }
 
 static void rec_fini(struct dl_recorder *r)
@@ -368,6 +377,7 @@ static void rec_fini(struct dl_recorder *r)
 	dl_kernel_close(r->k);
 	if (r->w)
 		dl_trace_writer_close(r->w, NULL);
+	dl_rec_keep_abort(r);
 	dl_rec_env_close(r);
 	dl_map_fini(&r->asked);
 	dl_tree_fini(&r->tree);
@@ -401,7 +411,7 @@ int dl_record(const struct dl_record_opts *o, struct dl_record_result *ret_resul
 		}
 		r->root_pid = (uint32_t)r->spawn.pid;
 	}
-	err = loop_open(&l, &old, d);
+	err = loop_open(&l, o->keep != NULL, &old, d);
 	if (!err)
 		err = begin(r, &l, ret_exec, d);
 	if (err && r->w) {

@@ -12,6 +12,7 @@
 
 #include "base/diag.h"
 #include "capture/invoker.h"
+#include "capture/trigger.h"
 
 /* Once a second while recording. */
 struct dl_record_status {
@@ -22,6 +23,17 @@ struct dl_record_status {
 	uint64_t events, events_per_s, lost, file_bytes;
 	const char *gpu;		/* "CUPTI 13.0 (simulated)", "uprobes", "none", "off" */
 	const char *gpu_hint;		/* what would give GPU data; "" */
+	uint64_t kept_ns;		/* the flight recorder's; 0: all is kept */
+	const char *forecast;		/* "shm full in 7 min"; NULL or "" none */
+};
+
+/* Keep only the last part, and save it when something happens. */
+struct dl_record_keep {
+	uint64_t span_ns, max_sz;	/* so long, so much; 0 no limit, of one of them */
+	struct dl_triggers triggers;	/* dl_triggers_defaults(), or as chosen */
+	uint64_t cooldown_ns;		/* between two that are saved */
+	uint64_t forecast_ns;		/* save when a limit is that near; 0 do not */
+	uint32_t bundles;		/* so many of each trigger; 0 no limit */
 };
 
 struct dl_record_opts {
@@ -32,6 +44,7 @@ struct dl_record_opts {
 	/* the file */
 	const char *path;
 	uint64_t max_sz;		/* bytes; 0 no limit */
+	const struct dl_record_keep *keep;	/* path is for how the recording ends; NULL: all of it goes there */
 	uint64_t duration_ns;		/* 0 no limit */
 	uint32_t sample_hz;
 	uint32_t gpu_mode;		/* enum dl_gpu_mode, of the collector */
@@ -64,6 +77,8 @@ struct dl_record_result {
 	uint32_t left_over;		/* processes of the tree alive after the target's end */
 	uint32_t processes_seen, workers_seen;
 	uint64_t elapsed_ns, events, lost, file_bytes;
+	uint64_t kept_ns;		/* the flight recorder's; 0: all was kept */
+	uint32_t saved;			/* traces that triggers have saved */
 };
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* What the recorder's files share: recorder.c (begin and end), recorder_loop.c (in between),
- * recorder_look.c (events that ask for a look at something), recorder_env.c (samples). */
+ * recorder_look.c (events that ask for a look at something), recorder_env.c (samples), recorder_keep.c (the flight recorder). */
 #ifndef DLBPF_CAPTURE_RECORDER_INT_H
 #define DLBPF_CAPTURE_RECORDER_INT_H
 
@@ -39,6 +39,8 @@ struct dl_recorder {
 	struct dl_sink sink;	/* what all sources emit into */
 	const struct dl_record_opts *o;
 	struct dl_trace_writer *w;
+	struct dl_rec_keep *keep;	/* instead of w */
+	uint64_t drain_ts;	/* all events until then have been emitted */
 	struct dl_str early;	/* events from before there was a file */
 	int write_err;		/* the writer's, once it has failed */
 	uint64_t invalid;	/* events that the writer refused */
@@ -118,6 +120,17 @@ int dl_rec_env_meet(struct dl_recorder *r, struct dl_tree_proc *p);
 
 /* A whole sample now; at_once: something crashed, spare nothing. */
 int dl_rec_env_sample(struct dl_recorder *r, bool at_once);
+
+/* --- recorder_keep.c --- */
+
+int dl_rec_keep_open(struct dl_recorder *r, struct dl_diag *d);
+void dl_rec_keep_abort(struct dl_recorder *r);	/* nothing was recorded */
+int dl_rec_keep_write(struct dl_recorder *r, const struct dl_hdr *ev);
+int dl_rec_keep_tick(struct dl_recorder *r, uint64_t now);
+int dl_rec_keep_asked(struct dl_recorder *r);	/* by SIGUSR1 */
+void dl_rec_keep_ending(struct dl_recorder *r);	/* the user ends it */
+void dl_rec_keep_status(const struct dl_recorder *r, uint64_t now, struct dl_record_status *st);
+int dl_rec_keep_finish(struct dl_recorder *r, struct dl_record_result *res, struct dl_diag *d);
 
 int dl_rec_absent(struct dl_recorder *r, uint32_t source, const char *text);
 int dl_rec_mark(struct dl_recorder *r, uint32_t what, int32_t value, const char *text);

@@ -151,7 +151,7 @@ void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l)
 
 static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t now)
 {
-	struct dl_trace_writer_stats ws;
+	struct dl_trace_writer_stats ws = {};
 	struct dl_record_status st = {};
 	int err;
 
@@ -166,20 +166,23 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 		if (r->watch && l->hint[0])
 			dl_gpu_watch_start(r->watch);	/* CUDA without a collector */
 	}
-	dl_trace_writer_stats(r->w, &ws);
+	if (r->w)
+		dl_trace_writer_stats(r->w, &ws);
 	st.elapsed_ns = now - l->start_ts;
 	st.pid = r->root_pid;
 	st.processes = (uint32_t)r->tree.procs.cnt;
 	st.workers = r->tree.workers;
 	st.events = ws.events;
-	st.events_per_s = (ws.events - l->second_events) * DL_NS_PER_S / (now - l->second_ts);
 	st.lost = r->lost;
 	st.file_bytes = ws.file_bytes;
+	if (r->keep)
+		dl_rec_keep_status(r, now, &st);
+	st.events_per_s = (st.events - l->second_events) * DL_NS_PER_S / (now - l->second_ts);
 	st.gpu = r->g ? dl_gpu_describe(r->g, l->gpu, sizeof(l->gpu)) : "off";
 	if (r->cuda && dl_cuda_procs(r->cuda))
 		st.gpu = "uprobes";
 	st.gpu_hint = l->hint;
-	l->second_events = ws.events;
+	l->second_events = st.events;
 	l->second_ts = now;
 	if (r->o->on_status)
 		r->o->on_status(&st, r->o->arg);
@@ -189,13 +192,14 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 /* Everything that is due; *ret_cnt: kernel events drained. */
 static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 {
+	uint64_t now = dl_now_ns();
 	const int cnt = dl_kernel_drain(r->k);
-	uint64_t now;
 	int err;
 
 	if (cnt < 0)
 		return cnt;
 	*ret_cnt = cnt;
+	r->drain_ts = now;
 	now = dl_now_ns();
 	err = r->g ? dl_gpu_drain(r->g, now) : 0;
 	if (err >= 0)
@@ -213,7 +217,7 @@ static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 	if (!err && now - l->second_ts >= DL_NS_PER_S)
 		err = every_second(r, l, now);
 	if (!err) {
-		err = dl_trace_writer_flush(r->w, now);
+		err = r->keep ? dl_rec_keep_tick(r, now) : dl_trace_writer_flush(r->w, now);
 		if (err)
 			r->write_err = err;
 	}
@@ -237,6 +241,11 @@ void dl_rec_on_signal(struct dl_recorder *r, struct dl_rec_loop *l)
 
 	if (read(l->signal_fd, &si, sizeof(si)) != sizeof(si) || si.ssi_signo == SIGCHLD)
 		return;
+	if (si.ssi_signo == SIGUSR1) {
+		dl_rec_keep_asked(r);	/* the next write meets its error */
+		return;
+	}
+	dl_rec_keep_ending(r);
 	l->signals++;
 	if (!r->o->argv || r->spawn.pid < 0) {
 		l->end = l->end ? l->end : DL_END_SIGNAL;

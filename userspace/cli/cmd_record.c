@@ -17,6 +17,7 @@
 #include "capture/recorder.h"
 #include "cli/cmd.h"
 #include "cli/progress.h"
+#include "cli/record_keep.h"
 #include "cli/report_brief.h"
 #include "cli/term.h"
 
@@ -34,6 +35,7 @@ struct record_opts {
 	const char *path;
 	int gpu;
 	bool no_uprobes, quiet, verbose, no_report, as_root, inject;
+	struct dl_keep_args keep;
 };
 
 #define OFF(member) .off = offsetof(struct record_opts, member)
@@ -52,6 +54,19 @@ static const struct dl_opt options[] = {
 	  OFF(duration_ns), .help = "stop after this time: 30 (seconds), 500ms, 5m; the target goes on" },
 	{ .name = "max-size", .metavar = "SIZE", .kind = DL_OPT_SIZE, OFF(max_sz), .min = 65536,
 	  .help = "stop when the file would grow beyond SIZE: 500M, 2G; the target goes on" },
+	{ .name = "keep", .metavar = "LIMIT", .kind = DL_OPT_STR, OFF(keep.keep),
+	  .help = "flight recorder: keep only the last part, so long or so much of it: 60s, 5m, 500M, or both: "
+		  "5m,500M" },
+	{ .name = "trigger", .metavar = "LIST", .kind = DL_OPT_STR, OFF(keep.trigger),
+	  .help = "with --keep: what else is saved, as FILE-TIME-TRIGGER beside FILE (default "
+		  "death,oom,sigbus,gap=60s,stall=60s,signal; none: nothing)" },
+	{ .name = "cooldown", .metavar = "TIME", .kind = DL_OPT_DURATION, OFF(keep.cooldown_ns),
+	  .help = "with --keep: after a trigger, save no other for this time (default 60s)" },
+	{ .name = "on-forecast", .metavar = "TIME", .kind = DL_OPT_DURATION, OFF(keep.forecast_ns),
+	  .help = "with --keep: save when shared memory, memory, descriptors or mappings are going to meet their "
+		  "limit within TIME: 10m" },
+	{ .name = "bundles", .metavar = "N", .kind = DL_OPT_U64, OFF(keep.bundles), .max = 1000000,
+	  .help = "with --keep: of each trigger's traces only the last N stay (default 8; 0: all)" },
 	{ .name = "sample-hz", .metavar = "N", .kind = DL_OPT_U64, OFF(sample_hz), .max = 10000,
 	  .help = "stack samples a second and CPU (default 199); 0 takes none" },
 	{ .name = "gpu", .metavar = "MODE", .kind = DL_OPT_CHOICE, OFF(gpu), .choices = gpu_choices,
@@ -85,10 +100,17 @@ const struct dl_cmd dl_cmd_record = {
 		 "is that of CMD, 128 and the signal when it was killed, 127 or 126 when it could not be run, "
 		 "and 125 when it was not run since recording failed.\n"
 		 "The trace belongs to the user who called sudo and can be read at any moment, also when the "
-		 "recorder is killed.",
+		 "recorder is killed.\n"
+		 "With --keep the recording may last for ever: only its last part is kept, in the folder FILE.keep, and "
+		 "FILE is how it ended. Whatever fires on the way is saved, with 5 s of what followed, as a trace of "
+		 "its own: death (a worker or the trainer was killed or failed, or any process of the run by a "
+		 "program error), oom, sigbus, gap (the trainer did nothing for so long while it had workers), stall "
+		 "(nobody did), signal (SIGUSR1 to dlbpf). What a killed recorder has left in the folder is saved by "
+		 "the next one with the same FILE; each file in there is a trace, too.",
 	.examples = "sudo dlbpf record -p 4300 -d 60\trecord a running job for a minute\n"
 		    "sudo dlbpf record -- python train.py\trecord a run from its start\n"
-		    "sudo dlbpf record -o /data/run.dlbpf --max-size 2G -p 4300",
+		    "sudo dlbpf record -o /data/run.dlbpf --max-size 2G -p 4300\n"
+		    "sudo dlbpf record --keep 5m -- python train.py\tkeep what came before a crash",
 	.opts = options,
 	.opts_first = true,
 	.fn = cmd_record,
@@ -185,6 +207,8 @@ static void say_end(const struct record_opts *o, const struct dl_record_result *
 		why = "stopped at --max-size";
 	else if (res->end == DL_END_DURATION)
 		why = "stopped after --duration";
+	if (res->kept_ns && !why)
+		why = "the last part of it, as --keep says";
 	dl_progress_summary(stderr, o->path, res, why);
 	if (!res->has_status || !res->target_ended)
 		return;
@@ -219,11 +243,27 @@ static int failed_to_start(bool has_cmd, bool exec, int err, const struct dl_dia
 	return err == -ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
+static int keep_options(const struct record_opts *o, struct dl_record_keep *ret)
+{
+	struct dl_diag d = {};
+
+	if (o->keep.keep && o->max_sz)
+		return dl_usage_error(&dl_cmd_record, "--max-size ends the recording and --keep never does; give --keep the "
+				      "size, as in --keep 500M");
+	if (!o->keep.keep && (o->keep.trigger || o->keep.forecast_ns))
+		return dl_usage_error(&dl_cmd_record, "%s needs --keep", o->keep.trigger ? "--trigger" : "--on-forecast");
+	if (o->keep.keep && dl_keep_args_parse(ret, &o->keep, &d))
+		return dl_usage_error(&dl_cmd_record, "%s", d.msg);
+	return DL_EXIT_OK;
+}
+
 int cmd_record(int argc, char **argv)
 {
 	_cleanup_(invoker_fini_p) struct dl_invoker inv = {};
 	_cleanup_free_ char *args = join_args(argc, argv);	/* before they are moved */
-	struct record_opts o = { .path = DL_DEFAULT_TRACE, .sample_hz = 199, .gpu = DL_GPU_MODE_STD };
+	struct record_opts o = { .path = DL_DEFAULT_TRACE, .sample_hz = 199, .gpu = DL_GPU_MODE_STD,
+				 .keep = { .cooldown_ns = DL_KEEP_COOLDOWN_NS, .bundles = DL_KEEP_BUNDLES } };
+	struct dl_record_keep keep = {};
 	struct dl_record_result res;
 	struct dl_progress ui;
 	struct dl_diag d = {};
@@ -242,6 +282,9 @@ int cmd_record(int argc, char **argv)
 	if (o.inject && (!o.gpu || o.gpu == GPU_UPROBES))
 		return dl_usage_error(&dl_cmd_record, o.gpu ? "--inject is for CUPTI, and --gpu uprobes does without it" :
 				      "--inject is for GPU data, and --gpu off wants none");
+	err = keep_options(&o, &keep);
+	if (err)
+		return err;
 	if (!args)
 		return dl_error("out of memory");
 	err = check_rights();
@@ -260,6 +303,7 @@ int cmd_record(int argc, char **argv)
 
 	const struct dl_record_opts ro = {
 		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
+		.keep = o.keep.keep ? &keep : NULL,
 		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
 		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
 		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,

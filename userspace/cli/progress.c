@@ -55,15 +55,17 @@ void dl_progress_on_start(uint32_t pid, void *arg)
 
 void dl_progress_format(const struct dl_record_status *st, unsigned int width, char *buf, size_t sz)
 {
-	char rate[32], lost[32], size[16];
+	char rate[32], lost[32], size[16], kept[16];
 	const uint64_t s = st->elapsed_ns / 1000000000;
 	int len;
 
-	len = snprintf(buf, sz, "%" PRIu64 ":%02" PRIu64 "  %u process%s, %u worker%s  %s events/s  lost %s"
-		       "  %s  GPU: %s", s / 60, s % 60, st->processes, st->processes == 1 ? "" : "es",
+	len = snprintf(buf, sz, "%" PRIu64 ":%02" PRIu64 "%s%s  %u process%s, %u worker%s  %s events/s  lost %s"
+		       "  %s%s%s  GPU: %s", s / 60, s % 60, st->forecast && st->forecast[0] ? "  " : "",
+		       st->forecast ? st->forecast : "", st->processes, st->processes == 1 ? "" : "es",
 		       st->workers, st->workers == 1 ? "" : "s",
 		       dl_fmt_cnt(rate, sizeof(rate), st->events_per_s), dl_fmt_cnt(lost, sizeof(lost), st->lost),
-		       dl_fmt_bytes(size, sizeof(size), st->file_bytes), st->gpu);
+		       dl_fmt_bytes(size, sizeof(size), st->file_bytes), st->kept_ns ? " kept of the last " : "",
+		       st->kept_ns ? dl_fmt_ns(kept, sizeof(kept), st->kept_ns) : "", st->gpu);
 	if (len > 0 && width && (size_t)len > width && width < sz)
 		buf[width] = '\0';
 }
