@@ -90,6 +90,7 @@ static int say_stop(struct dl_trace_writer *w, uint64_t ts, const char *text)
 static int join_from(const struct dl_keep_dir *dir, struct parts *parts, size_t first, int fd, bool consume,
 		     const char *stop)
 {
+	struct dl_trace_writer_stats ws;
 	struct dl_trace_writer *w = NULL;
 	uint64_t last_ts = 0;
 	int err = 0, close_err;
@@ -115,6 +116,9 @@ static int join_from(const struct dl_keep_dir *dir, struct parts *parts, size_t 
 	}
 	if (!w)
 		return err ? err : -ENODATA;
+	dl_trace_writer_stats(w, &ws);
+	if (!err && !ws.frames)
+		err = -ENODATA;
 	if (!err && stop)
 		err = say_stop(w, last_ts, stop);
 	close_err = dl_trace_writer_close(w, NULL);	/* as much of it as there is, can be read */
