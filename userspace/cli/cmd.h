@@ -15,6 +15,7 @@ extern const struct dl_cmd dl_cmd_info;
 extern const struct dl_cmd dl_cmd_dump;
 extern const struct dl_cmd dl_cmd_import;
 extern const struct dl_cmd dl_cmd_annotate;
+extern const struct dl_cmd dl_cmd_check;
 
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
@@ -22,5 +23,6 @@ int cmd_info(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_annotate(int argc, char **argv);
+int cmd_check(int argc, char **argv);
 
 #endif

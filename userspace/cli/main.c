@@ -20,6 +20,7 @@ static const struct dl_cmd *const commands[] = {
 	&dl_cmd_dump,
 	&dl_cmd_import,
 	&dl_cmd_annotate,
+	&dl_cmd_check,
 };
 
 static void print_usage(FILE *out)

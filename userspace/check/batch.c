@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#include "check/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	PERIOD_MAX = 64,	/* objects in a batch */
+	REPEATS = 2,		/* a pattern is one when it was seen so often */
+};
+
+/* The share of objects that must be as large as their place in the pattern wants it: the last batch of an
+ * epoch is smaller. */
+#define FITS 0.85
+
+bool ck_storage_parse(const char *name, uint32_t *ret_owner, uint64_t *ret_nr)
+{
+	static const char prefix[] = "torch_";
+	unsigned long owner;
+	uint64_t nr = 0;
+	char *end;
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1))
+		return false;
+	name += sizeof(prefix) - 1;
+	if (*name < '0' || *name > '9')
+		return false;
+	owner = strtoul(name, &end, 10);
+	if (*end != '_' || !owner || owner > UINT32_MAX)
+		return false;
+	name = end + 1;
+	strtoull(name, &end, 10);	/* the random part */
+	if (end == name || (*end && *end != '_'))
+		return false;
+	if (*end == '_') {
+		name = end + 1;
+		nr = strtoull(name, &end, 10);
+		if (end == name || *end)
+			return false;
+	}
+	*ret_owner = (uint32_t)owner;
+	*ret_nr = nr;
+	return true;
+}
+
+/* The most frequent size at one place of a pattern, and how often it is met. */
+static uint64_t mode_of(const struct ck_storage *v, size_t cnt, uint32_t period, uint32_t place, size_t *ret_cnt,
+			size_t *ret_all)
+{
+	uint64_t best = 0;
+	size_t best_cnt = 0, all = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		size_t same = 0;
+
+		if (v[i].nr % period != place)
+			continue;
+		all++;
+		for (size_t j = 0; j < cnt; j++)
+			same += v[j].nr % period == place && v[j].bytes == v[i].bytes;
+		if (same > best_cnt || (same == best_cnt && v[i].bytes > best)) {
+			best_cnt = same;
+			best = v[i].bytes;
+		}
+	}
+	*ret_cnt = best_cnt;
+	*ret_all = all;
+	return best;
+}
+
+/* Of one worker: is this the length of its pattern? */
+static bool try_period(const struct ck_storage *v, size_t cnt, uint32_t period, struct dl_ck_batch *ret)
+{
+	struct dl_ck_batch b = { .storages = period };
+	size_t fit = 0, all = 0, fewest = cnt;
+
+	for (uint32_t place = 0; place < period; place++) {
+		size_t same, here;
+
+		b.bytes += mode_of(v, cnt, period, place, &same, &here);
+		fit += same;
+		all += here;
+		if (same < fewest)
+			fewest = same;
+	}
+	if (fewest < REPEATS || (double)fit < FITS * (double)all)
+		return false;
+	b.seen = (uint32_t)((v[cnt - 1].nr - v[0].nr + 1) / period);
+	*ret = b;
+	return true;
+}
+
+static struct dl_ck_batch batch_of_one(const struct ck_storage *v, size_t cnt)
+{
+	struct dl_ck_batch b = { .storages = 1, .at_least = true };
+
+	/* A quadratic search: objects beyond these tell nothing new. */
+	if (cnt > 512) {
+		v += cnt - 512;
+		cnt = 512;
+	}
+	for (uint32_t period = 1; period <= PERIOD_MAX && (size_t)period * REPEATS <= cnt; period++)
+		if (try_period(v, cnt, period, &b))
+			return b;
+	for (size_t i = 0; i < cnt; i++)
+		if (v[i].bytes > b.bytes)
+			b.bytes = v[i].bytes;
+	b.seen = 1;
+	return b;
+}
+
+struct dl_ck_batch ck_batch_of(const struct ck_storage *v, size_t cnt)
+{
+	struct dl_ck_batch best = {};
+	uint32_t seen = 0;
+
+	for (size_t i = 0, n; i < cnt; i += n) {
+		struct dl_ck_batch b;
+
+		for (n = 1; i + n < cnt && v[i + n].owner == v[i].owner; n++)
+			;
+		b = batch_of_one(v + i, n);
+		/* What has a pattern goes before what has none; of equals, the larger. */
+		if (!best.bytes || (best.at_least && !b.at_least) ||
+		    (best.at_least == b.at_least && b.bytes > best.bytes))
+			best = b;
+		seen += b.at_least ? 0 : b.seen;
+	}
+	if (!best.at_least && seen)
+		best.seen = seen;
+	return best;
+}

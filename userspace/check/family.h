@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The processes of a training, from /proc alone: who is a DataLoader worker, who has workers. */
+#ifndef DLBPF_CHECK_FAMILY_H
+#define DLBPF_CHECK_FAMILY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/vec.h"
+#include "check/facts.h"
+
+struct ck_member {
+	uint32_t pid, ppid;
+	uint32_t nspid;			/* as it knows itself */
+	int fd;				/* /proc/PID */
+	bool gone, seen;		/* seen: by the look that goes on */
+	bool handlers;			/* has PyTorch's quartet of signal handlers */
+	bool worker, trainer, manager;	/* trainer: has workers; manager: torch_shm_manager */
+	enum dl_ck_start start;		/* of a worker */
+	uint32_t objects;		/* of shared memory, open now */
+};
+
+struct ck_family {
+	uint32_t root;
+	bool with_root;			/* it is one of them; not so when it is dlbpf */
+	DL_VEC(struct ck_member) v;	/* those that have ended too */
+};
+
+void ck_family_fini(struct ck_family *fam);
+
+/* Looks who is there now. -ENOMEM. */
+int ck_family_look(struct ck_family *fam);
+
+/* Is this the number by which one of them, ended or not, knows itself? */
+bool ck_family_has(const struct ck_family *fam, uint32_t nspid);
+
+uint32_t ck_family_workers(const struct ck_family *fam);	/* alive */
+uint32_t ck_family_trainers(const struct ck_family *fam);
+const struct ck_member *ck_family_trainer(const struct ck_family *fam);	/* one that is alive; NULL none */
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+#include "check/watch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "capture/gpu.h"
+#include "capture/maps.h"
+#include "capture/proc.h"
+#include "check/gather.h"
+#include "check/store.h"
+
+#define MS 1000000ULL
+
+enum {
+	PERIOD_MS = 15,		/* between looks, or ten times what one takes */
+	FAMILY_MS = 150,	/* who is there; */
+	FIRST_MS = 40,		/* until there are workers, whose first batch may be their last */
+	LATE_MS = 1000,		/* what is dear: mappings, memory */
+	JUDGE_MS = 300,		/* is it enough? */
+	WARM_MS = 2000,		/* not before the workers are so old */
+	BATCHES = 3,		/* of each worker, at least */
+};
+
+int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, bool of_ours)
+{
+	*w = (struct ck_watch){
+		.f = f,
+		.fam = { .root = of_ours ? (uint32_t)getpid() : pid, .with_root = !of_ours },
+		.shm = DL_ENV_SHM_NONE,
+		.proc_of = pid,
+		.start_wall = time(NULL),
+		.start_ts = dl_now_ns(),
+		.period_ns = PERIOD_MS * MS,
+	};
+	w->store = ck_store_new();
+	return w->store ? 0 : -ENOMEM;
+}
+
+void ck_watch_close(struct ck_watch *w)
+{
+	ck_family_fini(&w->fam);
+	dl_env_shm_close(&w->shm);
+	ck_store_free(w->store);
+	w->store = NULL;
+}
+
+/* --- a worker is there: limits and the like are asked of its trainer from now on --------------------- */
+
+static void take_shm(struct ck_watch *w)
+{
+	struct dl_env_shm shm;
+
+	if (w->shm_of_worker)
+		return;
+	vec_for_each(&w->fam.v, it) {
+		if (it->gone || (!it->worker && w->shm.shm_fd >= 0) || dl_env_shm_open(&shm, it->fd))
+			continue;
+		dl_env_shm_close(&w->shm);
+		w->shm = shm;
+		w->shm_of_worker = it->worker;
+		if (it->worker)
+			return;
+	}
+}
+
+static int take_trainer(struct ck_watch *w)
+{
+	const struct ck_member *t = ck_family_trainer(&w->fam);
+	int err;
+
+	if (!t || t->pid == w->proc_of)
+		return 0;
+	w->proc_of = t->pid;
+	vec_free(&w->f->levels);
+	err = ck_gather_proc(w->f, "", t->pid, NULL);
+	return err ? err : ck_gather_levels(w->f, "", t->pid, false);
+}
+
+/* --- looks ------------------------------------------------------------------------------------------ */
+
+static int look_family(struct ck_watch *w, uint64_t now)
+{
+	struct dl_ck_seen *s = &w->f->seen;
+	uint32_t workers, trainers;
+	int err = ck_family_look(&w->fam);
+
+	if (err)
+		return err;
+	workers = ck_family_workers(&w->fam);
+	trainers = ck_family_trainers(&w->fam);
+	if (workers && !w->first_worker_ts)
+		w->first_worker_ts = now;
+	if (workers > s->workers)
+		s->workers = workers;
+	if (trainers > s->trainers)
+		s->trainers = trainers;
+	vec_for_each(&w->fam.v, it) {
+		if (it->worker && it->start)
+			s->start = it->start;
+		s->file_system |= it->manager;
+	}
+	take_shm(w);
+	return take_trainer(w);
+}
+
+static int look_objects(struct ck_watch *w)
+{
+	struct dl_ck_seen *s = &w->f->seen;
+	int err = 0;
+
+	ck_store_begin(w->store);
+	for (int pass = 0; pass < 2; pass++) {
+		vec_for_each(&w->fam.v, it) {
+			if (it->gone || it->manager || it->worker != !pass)
+				continue;
+			err = ck_store_member(w->store, it, it->worker ? &s->worker_fds : &s->trainer_fds);
+			if (err == -ENOMEM)
+				return err;
+			w->denied |= err == -EACCES;
+		}
+	}
+	if (w->shm.shm_fd >= 0)
+		err = ck_store_dir(w->store, &w->fam, w->shm.shm_fd);
+	ck_store_end(w->store, &w->fam);
+	if (!w->first_object_ts && ck_store_any(w->store))
+		w->first_object_ts = dl_now_ns();
+	return err == -ENOMEM ? err : 0;
+}
+
+static int offer_mapping(const struct dl_mapping *m, void *arg)
+{
+	if (!m->exec && !m->write && m->path[0] == '/' && m->end - m->start >= 1 << 20)
+		ck_store_offer(arg, m->path, m->end - m->start);
+	return 0;
+}
+
+static void more64(uint64_t *most, uint64_t v)
+{
+	if (v > *most)
+		*most = v;
+}
+
+static void look_late(struct ck_watch *w)
+{
+	struct dl_ck_seen *s = &w->f->seen;
+
+	vec_for_each(&w->fam.v, it) {
+		char text[8192];
+		uint64_t threads = 0, data = 0, anon = 0;
+		int64_t maps;
+
+		if (it->gone || it->manager || dl_proc_read(it->fd, "status", text, sizeof(text)) <= 0)
+			continue;
+		dl_text_u64(text, "Threads", &threads);
+		dl_text_u64(text, "VmData", &data);
+		dl_text_u64(text, "RssAnon", &anon);
+		maps = dl_maps_count(it->fd);
+		if (it->worker) {
+			s->worker_threads = threads > s->worker_threads ? (uint32_t)threads : s->worker_threads;
+			more64(&s->worker_anon, anon << 10);
+			more64(&s->worker_maps, maps > 0 ? (uint64_t)maps : 0);
+		} else if (it->trainer || it->pid == w->proc_of) {
+			s->trainer_threads = threads > s->trainer_threads ? (uint32_t)threads : s->trainer_threads;
+			more64(&s->trainer_data, data << 10);
+			more64(&s->trainer_maps, maps > 0 ? (uint64_t)maps : 0);
+			s->uses_cuda |= dl_gpu_uses_cuda(it->pid);
+		}
+		dl_maps_each(it->fd, offer_mapping, w->store);
+	}
+}
+
+/* Enough: the pattern of a batch is known, the workers are warm. */
+static void judge(struct ck_watch *w, uint64_t now)
+{
+	const struct dl_ck_batch b = ck_store_batch(w->store);
+
+	w->enough = w->first_worker_ts && now - w->first_worker_ts > WARM_MS * MS && !b.at_least && b.bytes &&
+		b.seen >= BATCHES * w->f->seen.workers;
+}
+
+int ck_watch_look(struct ck_watch *w)
+{
+	const uint64_t now = dl_now_ns();
+	uint64_t took;
+	int err = 0;
+
+	if (now >= w->next_family_ts) {
+		err = look_family(w, now);
+		w->next_family_ts = now + (w->first_worker_ts ? FAMILY_MS : FIRST_MS) * MS;
+	}
+	if (!err)
+		err = look_objects(w);
+	if (err)
+		return err;
+	if (now >= w->next_late_ts && w->f->seen.workers) {
+		look_late(w);
+		w->next_late_ts = now + LATE_MS * MS;
+	}
+	if (now >= w->next_judge_ts) {
+		judge(w, now);
+		w->next_judge_ts = now + JUDGE_MS * MS;
+	}
+	took = dl_now_ns() - now;
+	w->period_ns = took > PERIOD_MS * MS / 10 ? took * 10 : PERIOD_MS * MS;
+	return 0;
+}
+
+int ck_watch_end(struct ck_watch *w)
+{
+	struct dl_ck_seen *s = &w->f->seen;
+	int err;
+
+	s->watched_ns = dl_now_ns() - w->start_ts;
+	look_late(w);
+	ck_store_result(w->store, s);
+	s->watched = !w->denied;
+	if (w->denied) {
+		snprintf(s->why, sizeof(s->why), "the descriptors of its processes may not be read");
+		w->f->root_needed = true;
+	}
+	if (!w->f->data.path[0] && ck_store_file(w->store)[0]) {
+		ck_copy(w->f->data.path, sizeof(w->f->data.path), ck_store_file(w->store));
+		w->f->data.asked = w->f->data.found = true;
+	}
+	err = ck_gather_levels(w->f, "", w->proc_of, true);
+	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
+}
+
+void ck_watch_tidy(struct ck_watch *w)
+{
+	_cleanup_closedir_ DIR *dir = NULL;
+	const int fd = w->shm.shm_fd < 0 ? -1 : openat(w->shm.shm_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return;
+	}
+	for (const struct dirent *de; (de = readdir(dir));) {
+		struct stat st;
+		uint32_t owner;
+		uint64_t nr;
+
+		/* Nobody else has made it: the number is one of ours, and the file is younger than the start. */
+		if (ck_storage_parse(de->d_name, &owner, &nr) && ck_family_has(&w->fam, owner) &&
+		    !fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+		    st.st_mtim.tv_sec >= w->start_wall)
+			unlinkat(fd, de->d_name, 0);
+	}
+}
