@@ -90,9 +90,61 @@ static bool try_period(const struct ck_storage *v, size_t cnt, uint32_t period, 
 	return true;
 }
 
+static size_t count_size(const struct ck_storage *v, size_t cnt, uint64_t bytes, size_t *ret_first)
+{
+	size_t n = 0;
+
+	*ret_first = cnt;
+	for (size_t i = 0; i < cnt; i++) {
+		if (v[i].bytes != bytes)
+			continue;
+		if (!n++)
+			*ret_first = i;
+	}
+	return n;
+}
+
+/*
+ * Without a pattern in their order (two threads of a worker make them), by how often each size is met: images
+ * and labels equally often are one of each. It may have been two of each, so the result is the least. False
+ * where sizes hardly repeat.
+ */
+static bool by_counts(const struct ck_storage *v, size_t cnt, struct dl_ck_batch *ret)
+{
+	struct dl_ck_batch b = { .at_least = true };
+	size_t most = 0, fewest = cnt, first;
+
+	for (size_t i = 0; i < cnt; i++) {
+		const size_t n = count_size(v, cnt, v[i].bytes, &first);
+
+		most = n > most ? n : most;
+	}
+	if (most < REPEATS)
+		return false;
+	/* What is rare is the last batch of an epoch, or something else. */
+	for (size_t i = 0; i < cnt; i++) {
+		const size_t n = count_size(v, cnt, v[i].bytes, &first);
+
+		if (n > most / 3 && n >= REPEATS && n < fewest)
+			fewest = n;
+	}
+	for (size_t i = 0; i < cnt; i++) {
+		const size_t n = count_size(v, cnt, v[i].bytes, &first);
+		const uint64_t each = (n + fewest / 2) / fewest;
+
+		if (first != i || n <= most / 3 || n < REPEATS)
+			continue;
+		b.bytes += each * v[i].bytes;
+		b.storages += (uint32_t)each;
+	}
+	b.seen = (uint32_t)fewest;
+	*ret = b;
+	return true;
+}
+
 static struct dl_ck_batch batch_of_one(const struct ck_storage *v, size_t cnt)
 {
-	struct dl_ck_batch b = { .storages = 1, .at_least = true };
+	struct dl_ck_batch b = { .storages = 1, .at_least = true }, other;
 
 	/* A quadratic search: objects beyond these tell nothing new. */
 	if (cnt > 512) {
@@ -106,7 +158,7 @@ static struct dl_ck_batch batch_of_one(const struct ck_storage *v, size_t cnt)
 		if (v[i].bytes > b.bytes)
 			b.bytes = v[i].bytes;
 	b.seen = 1;
-	return b;
+	return by_counts(v, cnt, &other) && other.bytes > b.bytes ? other : b;
 }
 
 struct dl_ck_batch ck_batch_of(const struct ck_storage *v, size_t cnt)

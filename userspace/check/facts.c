@@ -60,7 +60,7 @@ struct dl_ck_need dl_ck_need_of(const struct dl_ck_facts *f)
 		.held = s->held > trainers ? s->held : trainers,
 		.held_assumed = s->held < trainers,
 		.batch = f->batch_bytes ? f->batch_bytes : s->batch.bytes,
-		.at_least = !f->batch_bytes && s->batch.at_least,
+		.at_least = (!f->batch_bytes && s->batch.at_least) || (s->ended && s->status),
 	};
 
 	if (!n.prefetch) {

@@ -85,7 +85,7 @@ struct dl_ck_batch {
 	uint64_t bytes;			/* in whole pages; 0 unknown */
 	uint32_t storages;		/* objects of shared memory in it */
 	uint32_t seen;			/* batches that this rests on */
-	bool at_least;			/* no pattern was found: the largest object alone */
+	bool at_least;			/* no sure pattern was found: it may be more */
 };
 
 /* A running tree, from /proc, over some seconds. */
@@ -101,6 +101,7 @@ struct dl_ck_seen {
 	uint32_t held;			/* batches that trainers held at once, most seen; 0 unknown */
 	uint64_t peak_bytes, now_bytes;	/* shared memory objects at once; at the last look */
 	uint64_t storage_max;		/* the largest object */
+	uint32_t failed;		/* objects that got no memory: /dev/shm was full */
 	uint32_t trainer_threads, worker_threads;	/* most of one */
 	uint64_t trainer_fds, worker_fds, trainer_maps, worker_maps;	/* most of one; 0 unknown */
 	uint64_t trainer_data;		/* private writable memory of the largest trainer, bytes */

@@ -50,6 +50,15 @@ static enum dl_ck_start start_of(int fd)
 	return DL_CK_FORK;
 }
 
+/* Python's own helper, and whatever is not Python. */
+static bool is_helper(int fd)
+{
+	char cmd[4096];
+	uint32_t argc;
+
+	return dl_proc_cmdline(fd, cmd, sizeof(cmd), &argc) || strstr(cmd, "resource_tracker") || !strstr(cmd, "python");
+}
+
 static void look_at(struct ck_member *m)
 {
 	struct dl_status st;
@@ -62,6 +71,7 @@ static void look_at(struct ck_member *m)
 	m->nspid = st.nspid;
 	m->handlers = (st.sig_caught & DL_WORKER_SIGNALS) == DL_WORKER_SIGNALS;
 	m->manager = !strncmp(stat.comm, "torch_shm_manag", sizeof(stat.comm));
+	m->helper = m->manager || (!m->handlers && is_helper(m->fd));
 }
 
 static int add(struct ck_family *fam, const struct dl_pid_pair *p)
@@ -80,6 +90,7 @@ static int add(struct ck_family *fam, const struct dl_pid_pair *p)
 		}
 		m->pid = p->pid;
 		m->fd = fd;
+		m->found_ts = dl_now_ns();
 	}
 	m->ppid = p->ppid;
 	m->seen = true;
@@ -178,6 +189,23 @@ uint32_t ck_family_workers(const struct ck_family *fam)
 
 	vec_for_each(&fam->v, it)
 		cnt += it->worker && !it->gone;
+	return cnt;
+}
+
+static bool was_trainer(const struct ck_family *fam, uint32_t pid)
+{
+	vec_for_each(&fam->v, it)
+		if (it->pid == pid && it->trainer)
+			return true;
+	return false;
+}
+
+uint32_t ck_family_since(const struct ck_family *fam, uint64_t since_ts)
+{
+	uint32_t cnt = 0;
+
+	vec_for_each(&fam->v, it)
+		cnt += it->worker || (!it->helper && !it->trainer && it->found_ts >= since_ts && was_trainer(fam, it->ppid));
 	return cnt;
 }
 

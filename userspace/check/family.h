@@ -16,8 +16,10 @@ struct ck_member {
 	bool gone, seen;		/* seen: by the look that goes on */
 	bool handlers;			/* has PyTorch's quartet of signal handlers */
 	bool worker, trainer, manager;	/* trainer: has workers; manager: torch_shm_manager */
+	bool helper;			/* a manager, a resource tracker, a program of its own: no worker in the making */
 	enum dl_ck_start start;		/* of a worker */
 	uint32_t objects;		/* of shared memory, open now */
+	uint64_t found_ts;
 };
 
 struct ck_family {
@@ -35,6 +37,8 @@ int ck_family_look(struct ck_family *fam);
 bool ck_family_has(const struct ck_family *fam, uint32_t nspid);
 
 uint32_t ck_family_workers(const struct ck_family *fam);	/* alive */
+/* Members, ended or not, that a trainer started since then and that may have been workers. */
+uint32_t ck_family_since(const struct ck_family *fam, uint64_t since_ts);
 uint32_t ck_family_trainers(const struct ck_family *fam);
 const struct ck_member *ck_family_trainer(const struct ck_family *fam);	/* one that is alive; NULL none */
 

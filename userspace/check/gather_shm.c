@@ -80,6 +80,7 @@ void ck_gather_torch(struct dl_ck_shm *shm, int shm_fd, const struct dl_map *own
 		return;
 	}
 	shm->owners_known = owners != NULL;
+	shm->torch_cnt = shm->torch_bytes = shm->dead_cnt = shm->dead_bytes = shm->failed_cnt = 0;
 	for (const struct dirent *de; (de = readdir(dir));) {
 		uint64_t nr, held;
 		struct stat st;
@@ -99,14 +100,22 @@ void ck_gather_torch(struct dl_ck_shm *shm, int shm_fd, const struct dl_map *own
 	}
 }
 
-int ck_gather_shm(struct dl_ck_facts *f, int shm_fd)
+int ck_gather_left(struct dl_ck_facts *f, int shm_fd)
 {
 	_cleanup_(dl_map_fini) struct dl_map owners = {};
+	bool known;
+	int err = find_owners(&owners, &known);
+
+	if (!err)
+		ck_gather_torch(&f->shm, shm_fd, known ? &owners : NULL);
+	return err;
+}
+
+int ck_gather_shm(struct dl_ck_facts *f, int shm_fd)
+{
 	struct dl_ck_shm *shm = &f->shm;
 	struct stat st, own;
 	struct statfs fs;
-	bool known;
-	int err;
 
 	if (shm_fd < 0 || fstatfs(shm_fd, &fs)) {
 		snprintf(shm->why, sizeof(shm->why), "/dev/shm: %s", strerror(shm_fd < 0 ? -shm_fd : errno));
@@ -121,8 +130,5 @@ int ck_gather_shm(struct dl_ck_facts *f, int shm_fd)
 	shm->inodes = fs.f_files;
 	shm->inodes_free = fs.f_ffree;
 	shm->shared_with_host = !fstat(shm_fd, &st) && !stat("/dev/shm", &own) && st.st_dev == own.st_dev;
-	err = find_owners(&owners, &known);
-	if (!err)
-		ck_gather_torch(shm, shm_fd, known ? &owners : NULL);
-	return err;
+	return ck_gather_left(f, shm_fd);
 }

@@ -42,7 +42,7 @@ void ck_judge_run(const struct dl_ck_facts *f, struct dl_ck_line *l)
 	else
 		ck_add(l, "; %u worker%s", s->workers, s->workers == 1 ? "" : "s");
 	if (s->batch.bytes && s->batch.at_least)
-		ck_add(l, ", batches of varying size, tensors of up to %s", ck_size(a, s->batch.bytes));
+		ck_add(l, ", batches of at least %s", ck_size(a, s->batch.bytes));
 	else if (s->batch.bytes)
 		ck_add(l, ", batches of %s in %u tensor%s", ck_size(a, s->batch.bytes), s->batch.storages,
 		       s->batch.storages == 1 ? "" : "s");

@@ -76,6 +76,12 @@ static void judge_unknown_need(const struct dl_ck_facts *f, struct dl_ck_line *l
 	       "--batch-bytes)", ck_size(a, f->shm.total), ck_size(b, f->shm.used));
 }
 
+/* A command that failed when one more batch of each worker would have filled it. */
+static bool died_full(const struct dl_ck_facts *f, const struct dl_ck_need *n, uint64_t have)
+{
+	return f->seen.ended && f->seen.status && f->seen.peak_bytes && f->seen.peak_bytes + n->workers * n->batch > have;
+}
+
 void ck_judge_shm_size(const struct dl_ck_facts *f, struct dl_ck_line *l)
 {
 	const struct dl_ck_shm *shm = &f->shm;
@@ -103,7 +109,12 @@ void ck_judge_shm_size(const struct dl_ck_facts *f, struct dl_ck_line *l)
 			ck_add(l, ", %s of it used by others", ck_size(b, others));
 		ck_add(l, "; ");
 		say_need(l, &n);
-		if (shm->total && n.bytes > have)
+		if (f->seen.failed)
+			ck_add(l, "; it was full while watched: %u object%s got no memory", f->seen.failed,
+			       f->seen.failed == 1 ? "" : "s");
+		else if (died_full(f, &n, have))
+			ck_add(l, "; the command failed with %s of it in use", ck_size(b, f->seen.peak_bytes));
+		if (shm->total && (n.bytes > have || f->seen.failed || died_full(f, &n, have)))
 			l->state = DL_CK_PROBLEM;
 		else if (shm->total && n.bytes > have / 5 * 4)
 			l->state = DL_CK_WARNING;
@@ -115,6 +126,8 @@ void ck_judge_shm_size(const struct dl_ck_facts *f, struct dl_ck_line *l)
 	if (!shm->tmpfs) {
 		l->state = DL_CK_PROBLEM;
 		ck_add(l, "; and it is no tmpfs: each batch goes to a disk");
+		ck_fix(l, "mount memory over it");
+		ck_cmd(l, "sudo mount -t tmpfs tmpfs /dev/shm");
 	}
 }
 

@@ -88,7 +88,7 @@ static int look_at_target(const struct dl_ck_opts *o, struct dl_ck_facts *f, str
 		ck_gather_data(f, "", w.proc_of);
 	ck_command_end(c);
 	if (c->pid && !err)
-		ck_watch_tidy(&w);
+		err = ck_watch_tidy(&w);
 	ck_watch_close(&w);
 	return err;
 }

@@ -22,6 +22,7 @@ struct object {
 	uint32_t look, main_look;	/* the last in which it was met, and with a trainer */
 	uint32_t worker;		/* pid of the worker that had it open in that look; 0 none */
 	uint32_t names;			/* looks in which its name was there */
+	bool empty;			/* and no memory behind it */
 };
 
 struct ck_store {
@@ -61,9 +62,21 @@ void ck_store_begin(struct ck_store *s)
 	dl_map_fini(&s->by_key);
 }
 
+static uint64_t key_of(const struct stat *st)
+{
+	return st->st_ino ^ (uint64_t)st->st_dev << 44;
+}
+
+bool ck_store_has(const struct ck_store *s, const struct stat *st)
+{
+	uint64_t at;
+
+	return dl_map_get(&s->by_key, key_of(st), &at);
+}
+
 static struct object *note(struct ck_store *s, const char *name, const struct stat *st)
 {
-	const uint64_t key = st->st_ino ^ (uint64_t)st->st_dev << 44;
+	const uint64_t key = key_of(st);
 	struct object *o = NULL;
 	uint32_t owner;
 	uint64_t nr, at;
@@ -236,8 +249,11 @@ int ck_store_dir(struct ck_store *s, const struct ck_family *fam, int shm_fd)
 		    fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
 			continue;
 		o = note(s, de->d_name, &st);
-		if (o && ++o->names > 1 && st.st_blocks)
-			s->by_name = true;
+		if (!o)
+			continue;
+		o->names++;
+		o->empty = !st.st_blocks;
+		s->by_name |= o->names > 1 && !o->empty;
 	}
 	return 0;
 }
@@ -314,6 +330,8 @@ void ck_store_result(struct ck_store *s, struct dl_ck_seen *ret)
 	ret->storage_max = s->largest;
 	ret->file_descriptor = s->by_fd;
 	ret->file_system |= s->by_name;
+	vec_for_each(&s->objs, o)
+		ret->failed += o->empty && o->names > 1;
 	/* By descriptors only: under the other strategy nobody keeps any. */
 	if (s->by_fd) {
 		ret->held = in_batches(s->main_max, &ret->batch);

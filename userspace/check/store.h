@@ -29,6 +29,9 @@ const char *ck_store_file(const struct ck_store *s);
 /* Considers another one: a mapped file. */
 void ck_store_offer(struct ck_store *s, const char *path, uint64_t size);
 
+/* Was this very object met? */
+bool ck_store_has(const struct ck_store *s, const struct stat *st);
+
 bool ck_store_any(const struct ck_store *s);
 struct dl_ck_batch ck_store_batch(struct ck_store *s);
 /* Peaks and strategy; held and prefetch in batches. */

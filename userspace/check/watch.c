@@ -213,12 +213,26 @@ int ck_watch_look(struct ck_watch *w)
 	return 0;
 }
 
+/* Of a command that died at its start: who was there, if not at once. */
+static void count_dead(struct ck_watch *w)
+{
+	struct dl_ck_seen *s = &w->f->seen;
+	uint32_t cnt;
+
+	if (!s->ended || !w->first_worker_ts || dl_now_ns() - w->first_worker_ts > WARM_MS * MS)
+		return;
+	cnt = ck_family_since(&w->fam, w->first_worker_ts - WARM_MS / 4 * MS);
+	if (cnt > s->workers)
+		s->workers = cnt;
+}
+
 int ck_watch_end(struct ck_watch *w)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 	int err;
 
 	s->watched_ns = dl_now_ns() - w->start_ts;
+	count_dead(w);
 	look_late(w);
 	ck_store_result(w->store, s);
 	s->watched = !w->denied;
@@ -234,27 +248,28 @@ int ck_watch_end(struct ck_watch *w)
 	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
 }
 
-void ck_watch_tidy(struct ck_watch *w)
+int ck_watch_tidy(struct ck_watch *w)
 {
 	_cleanup_closedir_ DIR *dir = NULL;
 	const int fd = w->shm.shm_fd < 0 ? -1 : openat(w->shm.shm_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return;
+		return 0;
 	dir = fdopendir(fd);
 	if (!dir) {
 		close(fd);
-		return;
+		return 0;
 	}
 	for (const struct dirent *de; (de = readdir(dir));) {
 		struct stat st;
 		uint32_t owner;
 		uint64_t nr;
 
-		/* Nobody else has made it: the number is one of ours, and the file is younger than the start. */
+		/* Nobody else has made it: its maker is one of ours, it is younger than the start, and was met. */
 		if (ck_storage_parse(de->d_name, &owner, &nr) && ck_family_has(&w->fam, owner) &&
 		    !fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
-		    st.st_mtim.tv_sec >= w->start_wall)
+		    st.st_mtim.tv_sec >= w->start_wall && ck_store_has(w->store, &st))
 			unlinkat(fd, de->d_name, 0);
 	}
+	return ck_gather_left(w->f, w->shm.shm_fd);
 }

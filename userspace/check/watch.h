@@ -41,7 +41,7 @@ int ck_watch_look(struct ck_watch *w);
 /* What was seen, into the facts. */
 int ck_watch_end(struct ck_watch *w);
 
-/* Removes objects that the tree, which has ended, has left in /dev/shm. */
-void ck_watch_tidy(struct ck_watch *w);
+/* Removes objects that the tree, which has ended, has left in /dev/shm, and looks what others have. */
+int ck_watch_tidy(struct ck_watch *w);
 
 #endif

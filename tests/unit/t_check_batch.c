@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* How large a batch is, from objects of shared memory as workers make them. */
+#include "unit/test.h"
+
+#include "base/cleanup.h"
+#include "check/batch.h"
+
+enum { IMAGE = 4816896, LABEL = 4096, MASK = 802816 };
+
+static struct ck_storage objects[4096];
+static size_t cnt;
+
+static void begin(void)
+{
+	cnt = 0;
+}
+
+static void made(uint32_t owner, uint64_t nr, uint64_t bytes)
+{
+	objects[cnt] = (struct ck_storage){ .ino = cnt + 1, .owner = owner, .nr = nr, .bytes = bytes };
+	cnt++;
+}
+
+TEST(names)
+{
+	uint32_t owner = 0;
+	uint64_t nr = 99;
+
+	CHECK(ck_storage_parse("torch_4711_123456_7", &owner, &nr));
+	CHECK_EQ(owner, 4711);
+	CHECK_EQ(nr, 7);
+	/* Before PyTorch counted them. */
+	CHECK(ck_storage_parse("torch_12_4029771858", &owner, &nr));
+	CHECK_EQ(owner, 12);
+	CHECK_EQ(nr, 0);
+	CHECK(!ck_storage_parse("torch_", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_x_1_2", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_12", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_12_", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_12_3_", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_12_3_4x", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_0_3_4", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_-1_3_4", &owner, &nr));
+	CHECK(!ck_storage_parse("torch_99999999999_3_4", &owner, &nr));
+	CHECK(!ck_storage_parse("sem.torch_1_2_3", &owner, &nr));
+}
+
+TEST(one_tensor)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 10; i++)
+		made(1, i, IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE);
+	CHECK_EQ(b.storages, 1);
+	CHECK_EQ(b.seen, 10);
+	CHECK(!b.at_least);
+}
+
+TEST(image_and_label)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (uint32_t worker = 1; worker <= 2; worker++)
+		for (int i = 0; i < 12; i++)
+			made(worker, 30 + i, i % 2 ? LABEL : IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE + LABEL);
+	CHECK_EQ(b.storages, 2);
+	CHECK_EQ(b.seen, 12);
+	CHECK(!b.at_least);
+}
+
+/* Two views of one size, which counting alone would take for one. */
+TEST(two_equal_images_and_a_label)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 30; i++)
+		made(7, i, i % 3 == 2 ? LABEL : IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 3);
+	CHECK_EQ(b.bytes, 2 * IMAGE + LABEL);
+	CHECK(!b.at_least);
+}
+
+/* Looks miss some of them: what is missing does not shift the pattern. */
+TEST(gaps)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 60; i++)
+		if (i % 7 && i % 5)
+			made(7, i, i % 3 == 0 ? IMAGE : i % 3 == 1 ? MASK : LABEL);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 3);
+	CHECK_EQ(b.bytes, IMAGE + MASK + LABEL);
+	CHECK(!b.at_least);
+}
+
+/* The last batch of an epoch has fewer samples. */
+TEST(a_smaller_last_batch)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 40; i++)
+		made(7, i, i % 2 ? LABEL : i == 38 ? IMAGE / 2 / 4096 * 4096 : IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE + LABEL);
+	CHECK(!b.at_least);
+}
+
+/* A worker that runs ahead makes two images before its other thread makes the labels: no pattern yet, and
+ * the result says that it is the least. */
+TEST(the_first_two_batches)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	made(7, 0, IMAGE);
+	made(7, 1, IMAGE);
+	made(7, 2, LABEL);
+	made(7, 3, LABEL);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE + LABEL);
+	CHECK_EQ(b.storages, 2);
+	CHECK(b.at_least);
+}
+
+TEST(a_single_object)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, 0);
+	made(7, 0, IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE);
+	CHECK(b.at_least);
+}
+
+/* Texts of all lengths: the largest that was seen, and said to be the least. */
+TEST(sizes_that_vary)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 100; i++)
+		made(7, i, 4096 * (uint64_t)(1 + (i * 37) % 101));
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, 4096 * 101);
+	CHECK(b.at_least);
+}
+
+/* Of a worker with a pattern and one without, the first is believed; of two patterns the larger. */
+TEST(several_workers)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	made(1, 0, IMAGE * 3);
+	for (int i = 0; i < 8; i++)
+		made(2, i, i % 2 ? LABEL : IMAGE);
+	for (int i = 0; i < 8; i++)
+		made(3, i, i % 2 ? LABEL : MASK);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE + LABEL);
+	CHECK(!b.at_least);
+}
+
+TEST(many_objects_end)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 4000; i++)
+		made(2, i, i % 5 ? LABEL : IMAGE);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 5);
+	CHECK_EQ(b.bytes, IMAGE + 4 * LABEL);
+}
