@@ -252,6 +252,12 @@ lab-quick:
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
 	$(Q)$(TESTS_RUN) --group lab --verbose
 
+# Every way to die that this machine can produce; writes docs/CRASHES.md (root, ten minutes).
+crash-lab:
+	$(Q)deploy/deps check
+	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
+	$(Q)DLBPF_BUILD=$(abspath $(O)) $(PYTHON) -B tests/crash/run --write docs/CRASHES.md
+
 # The pages that are made from sources: a test compares them.
 docs: $(O)/dlbpf
 	$(Q)$(PYTHON) docs/mkevents.py > $(O)/EVENTS.md
@@ -307,6 +313,7 @@ help:
 	@echo "make check-vm     record and report on Debian's kernels 5.10, 6.1 and 6.12 (root, qemu)"
 	@echo "make bench        what recording costs, beside perf and bpftrace (root)"
 	@echo "make lab          plant known faults, count how often dlbpf is right (root); lab-quick: one a kind"
+	@echo "make crash-lab    let runs die of every cause that can be planted, and compare the verdicts (root)"
 	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make fuzz         build the fuzz targets (clang)"
 	@echo "make install      DESTDIR= PREFIX=$(PREFIX);  make uninstall"
@@ -315,4 +322,4 @@ help:
 
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
-.PHONY: all unit gpusim test-tools asan check check-unit check-build check-gpu check-vm demo bench lab lab-quick docs deps install uninstall clean help
+.PHONY: all unit gpusim test-tools asan check check-unit check-build check-gpu check-vm demo bench lab lab-quick crash-lab docs deps install uninstall clean help
