@@ -35,7 +35,7 @@ class Crash:
     text: str  # what is planted
     death: str  # the id of the verdict, from the trace
     train: typing.Callable
-    victim: typing.Optional[str] = "worker"  # role of the process that died or failed first; None: nobody's, or anybody's
+    victim: typing.Optional[str] = "worker"  # role of the process that died or failed first; None: nobody, or anybody
     signal: int = 0  # that it died of
     status: typing.Optional[int] = None  # its exit code
     also: dict = dataclasses.field(default_factory=dict)  # verdict -> why it is as right
@@ -52,6 +52,9 @@ class Crash:
     place: typing.Optional[typing.Callable] = None  # place() -> context manager with params and command(argv)
     act: typing.Optional[typing.Callable] = None  # act(live), once training goes on; returns what it did
     ends: str = "exit"  # "exit": the trainer ends by itself; "hang", "goes-on": the recording ends first
+    # Recorded only when it has happened, as of a run that somebody finds so: late(live) waits for that and gives
+    # the pid to record.
+    late: typing.Optional[typing.Callable] = None
     seconds: float = 0  # that the recording goes on after the act, of a hang
     trainer: typing.Optional[int] = None  # exit status of the trainer, as the shell has it; None: any
     said: str = ""  # a text that the training's output must have, or the fault was not planted

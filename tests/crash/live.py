@@ -86,13 +86,17 @@ class Live:
         line = self.p.stdout.readline()
         if line != "waiting\n":
             raise dlbpf.Skip(f"the place cannot be made: {line}{self.rest()}")
-        self.recorder = subprocess.Popen([dlbpf.DLBPF, "record", "--no-report", "-o", self.trace, "-p",
-                                          str(self.p.pid)], stdin=subprocess.DEVNULL, stdout=self.rec_err,
-                                         stderr=self.rec_err, start_new_session=True)
-        dlbpf.wait_until(lambda: self.recording() or self.recorder.poll() is not None, 30, "recorder")
-        dlbpf.check(self.recorder.poll() is None, f"the recorder ended at once: {self.said_by_recorder()}")
+        if not self.s.late:
+            self.record(self.p.pid)
         self.p.stdin.write("go\n")
         self.p.stdin.close()
+
+    def record(self, pid):
+        self.recorder = subprocess.Popen([dlbpf.DLBPF, "record", "--no-report", "-o", self.trace, "-p", str(pid)],
+                                         stdin=subprocess.DEVNULL, stdout=self.rec_err, stderr=self.rec_err,
+                                         start_new_session=True)
+        dlbpf.wait_until(lambda: self.recording() or self.recorder.poll() is not None, 30, "recorder")
+        dlbpf.check(self.recorder.poll() is None, f"the recorder ended at once: {self.said_by_recorder()}")
 
     def rest(self):
         self.p.stdin.close()
@@ -164,7 +168,7 @@ class Live:
             status = 128 - rc if rc < 0 else rc
         else:
             time.sleep(self.s.seconds)
-            dlbpf.check(self.p.poll() is None, f"the training ended with {self.p.poll()}: {self.output()[-800:]}")
+            dlbpf.check(self.p.poll() is None or self.s.late, f"the training ended with {self.p.poll()}: {self.output()[-800:]}")
             self.recorder.send_signal(signal.SIGINT)
         try:
             rc = self.recorder.wait(40)
@@ -236,6 +240,8 @@ def run(s, folder, python, torch):
                 did = s.act(live) or {}
             elif s.ends != "exit":
                 live.wait_for("planted" if s.ends == "hang" else "ready")
+            if s.late:
+                live.record(s.late(live))
             status = live.wait()
             live.kernel_log()
             lines = live.lines()

@@ -27,9 +27,8 @@ def said(view):
 
 def row(j):
     v = j.pm["verdict"]
-    who = j.pm.get("victim") or {}
     cells = [j.s.name, j.s.text, j.meta["torch"], f"{v['death']} ({v['confidence']})",
-             (who.get("role") or "") if v["death"] != "none" else "", numbers(j)]
+             (j.pm["victim"]["role"] or "") if v["death"] != "none" else "", numbers(j)]
     cells += [said(j.views[k]) if k in j.views else "" for k in ("log", "kernel", "core")]
     cells.append("yes" if not j.wrong else "no")
     return "| " + " | ".join(cells) + " |"
@@ -37,9 +36,9 @@ def row(j):
 
 HEAD = """# How often dlbpf knows what killed a run
 
-Written by `make crash-lab` (tests/crash). Each row is a real PyTorch DataLoader run that died, hung or ended of one known
-cause, planted by real means, while dlbpf recorded it. What was planted was written down by the training itself and by
-whoever did it to it.
+Written by `make crash-lab` (tests/crash). Each row is a real PyTorch DataLoader run that died, hung or ended of one
+known cause, planted by real means, while dlbpf recorded it. What was planted was written down by the training
+itself and by whoever did it to it.
 
 **{right} of {count} rows meet every condition.**
 

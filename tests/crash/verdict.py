@@ -10,11 +10,11 @@ import subprocess
 import crash
 import dlbpf
 
-# Output of other faults as people paste it, by what it claims. Written anew from the patterns; the PID is nobody's.
+# Output of other faults as people paste it, by what it claims; the PID is nobody's.
 PASTED = {
-    "shm-full": "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
-                "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that "
-                "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n",
+    "shm-full": "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory "
+                "(shm).\nRuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible "
+                "that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n",
     "oom-cgroup": "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.\n"
                   "slurmstepd: error: Detected 1 oom_kill event in StepId=815.0. Some of the step tasks have been OOM "
                   "Killed.\n",
@@ -22,20 +22,26 @@ PASTED = {
                 "RuntimeError: received 0 items of ancillary data\n",
     "segfault": "Unexpected segmentation fault encountered in worker.\n"
                 "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Segmentation fault.\n",
-    "worker-exception": "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent "
-                        "call last):\n  File \"data.py\", line 7, in __getitem__\nValueError: bad label\n",
+    "worker-exception": "ValueError: Caught ValueError in DataLoader worker process 0.\n"
+                        "Original Traceback (most recent call last):\n  File \"data.py\", line 7, in __getitem__\n"
+                        "ValueError: bad label\n",
     "timeout": "RuntimeError: DataLoader timed out after 30 seconds\n",
 }
 
+NOBODY = {"pid": None, "nspid": None, "tid": None, "role": None, "worker": None, "name": None}
+# The process is the victim; the thread that failed may be one of these.
+THREADS = {"worker": ("worker", "feeder", "sharer", "worker-thread"),
+           "trainer": ("trainer", "pin-memory", "index-feeder", "loader-thread", "trainer-thread")}
+
 
 def postmortem(*arguments):
-    p = subprocess.run([dlbpf.DLBPF, "postmortem", "--json", *arguments], stdin=subprocess.DEVNULL,
-                       capture_output=True, text=True, errors="replace", timeout=120)
-    dlbpf.check(p.stdout.startswith("{"), f"dlbpf postmortem {' '.join(arguments)} ended with {p.returncode}: "
-                f"{p.stderr.strip()[-300:]} {p.stdout[:200]}")
-    pm = json.loads(p.stdout)
+    """The same, with who it is about flat in each of its parts."""
+    pm = dlbpf.postmortem(*arguments)
     for part in ("processes", "threads", "facts"):
-        pm[part] = [{**(e.get("who") or {}), **e} for e in pm[part]]
+        pm[part] = [{**(e["who"] or NOBODY), **e} for e in pm[part]]
+    for process in pm["processes"]:
+        process.update(process["memory"] or {})
+    pm["victim"] = pm["victim"] or NOBODY
     return pm
 
 
@@ -59,7 +65,7 @@ class Wrong(list):
 def shape(pm, wrong):
     """What every post-mortem has, whatever it says."""
     wrong.equal(pm.get("schema"), "dlbpf.postmortem/1", "the schema")
-    at = [f["at"] for f in pm["facts"] if f.get("at")]
+    at = [f["at_ns"] for f in pm["facts"] if f["at_ns"] is not None]
     wrong.check(at == sorted(at), "facts are not in the order of time")
     v = pm["verdict"]
     wrong.check(v["text"], "the verdict has no text")
@@ -76,16 +82,18 @@ def shape(pm, wrong):
 def victim(s, meta, pm, wrong):
     if not s.victim:
         return
-    who = pm.get("victim") or {}
-    wrong.equal(who.get("role"), s.victim, "the victim's role")
+    who = pm["victim"]
+    wrong.check(who["role"] in THREADS[s.victim], f"the victim is a {who['role']}, not a {s.victim}")
     pids = [p for pids in meta["workers"].values() for p in pids] if s.victim == "worker" else [meta["trainer"]]
     if "victim" in meta:
         pids = [meta["victim"]]
-    wrong.check(who.get("pid") in pids, f"the victim is {who.get('pid')}, not of {pids}")
+    wrong.check(who["pid"] in pids, f"the victim is {who['pid']}, not of {pids}")
     if meta.get("victim_nspid"):
-        wrong.equal(who.get("nspid"), meta["victim_nspid"], "the victim's inner PID")
+        wrong.equal(who["nspid"], meta["victim_nspid"], "the victim's inner PID")
     if s.signal:
-        wrong.equal(who.get("signal"), s.signal, "the victim's signal")
+        wrong.equal(pm["verdict"]["signal"], s.signal, "the victim's signal")
+    if s.status is not None:
+        wrong.equal(pm["verdict"]["status"], s.status << 8, "the victim's exit status")
 
 
 def numbers(s, meta, pm, wrong):
@@ -99,8 +107,8 @@ def numbers(s, meta, pm, wrong):
 
 
 def told(pm):
-    """What the verdict and the facts that decide say, and all else that was seen of it."""
-    facts = [f["text"] for f in pm["facts"]]
+    """The verdict and its evidence as one text."""
+    facts = [f"{f['name']} {f['pid']} {f['text']}" for f in pm["facts"]]
     return " ".join([pm["verdict"]["text"], *facts])
 
 
@@ -138,8 +146,7 @@ def beside_log(s, meta, first, pm, claims):
     """With a pasted log the verdict is what it was without."""
     wrong = Wrong()
     wrong.equal(pm["verdict"]["death"], first["verdict"]["death"], f"the verdict with the output of {claims}")
-    wrong.equal((pm.get("victim") or {}).get("pid"), (first.get("victim") or {}).get("pid"),
-                f"the victim with the output of {claims}")
+    wrong.equal(pm["victim"]["pid"], first["victim"]["pid"], f"the victim with the output of {claims}")
     wrong.equal({k: n["value"] for k, n in pm["numbers"].items()},
                 {k: n["value"] for k, n in first["numbers"].items()}, f"the numbers with the output of {claims}")
     return wrong
@@ -209,8 +216,8 @@ class Judged:
             self.add("log", from_leftovers(self.s, self.see("log", "--log", self.log, "--kernel-log", os.devnull),
                                            self.s.log, "the output"))
         if os.path.exists(self.kernel) and os.path.getsize(self.kernel) and self.s.kernel != crash.QUIET:
-            self.add("kernel", from_leftovers(self.s, self.see("kernel", "--log", self.log, "--kernel-log", self.kernel),
-                                              self.s.kernel, "the kernel's log"))
+            pm = self.see("kernel", "--log", self.log, "--kernel-log", self.kernel)
+            self.add("kernel", from_leftovers(self.s, pm, self.s.kernel, "the kernel's log"))
         if os.path.exists(self.core) and self.s.core:
             self.add("core", from_leftovers(self.s, self.see("core", "--core", self.core, "--kernel-log", os.devnull),
                                             self.s.core, "the core"))

@@ -165,6 +165,17 @@ def report_text(trace):
     return p.stdout
 
 
+def postmortem(*arguments):
+    """The JSON of dlbpf postmortem; its exit code is left to others."""
+    p = subprocess.run([DLBPF, "postmortem", "--json", *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                       text=True, errors="replace", timeout=120)
+    try:
+        return json.loads(p.stdout)
+    except ValueError:
+        raise AssertionError(f"dlbpf postmortem {' '.join(arguments)} ended with {p.returncode}: "
+                             f"{p.stderr.strip()[-300:]} {p.stdout[:200]}")
+
+
 def info(trace):
     p = subprocess.run([DLBPF, "info", "--json", trace], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                        timeout=60)

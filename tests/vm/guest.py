@@ -81,6 +81,76 @@ def killed(where):
     check(str(said["killer"]) in crash["text"], f"the killer {said['killer']} is not named: {crash['text']}")
 
 
+OOM_MIB = 96
+
+
+def group_of(limits):
+    """A cgroup of version 2 with these files; the command that enters it."""
+    group = "/sys/fs/cgroup/dlbpf-test"
+    dlbpf.need(os.path.exists("/sys/fs/cgroup/cgroup.controllers"), "no cgroup v2 here")
+    with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+        f.write("+memory")
+    os.makedirs(group, exist_ok=True)
+    for name, value in limits.items():
+        try:
+            with open(os.path.join(group, name), "w") as f:
+                f.write(value)
+        except FileNotFoundError:  # no swap in this kernel
+            pass
+    return group, ["sh", "-c", f"echo $$ >{group}/cgroup.procs; exec \"$@\"", "-"]
+
+
+def oom(where):
+    """A memory cgroup of 96 MiB, and a worker that keeps 2 MiB of each batch: from the trace, and from what
+    the kernel logged alone."""
+    with open("/dev/kmsg", "w") as f:
+        f.write("dlbpf-test: begin\n")
+    group, enter = group_of({"memory.max": str(OOM_MIB << 20), "memory.swap.max": "0"})
+    trace = os.path.join(where, "oom.dlbpf")
+    try:
+        rec = dlbpf.record(enter + LOADER + ["leak", "60", "2", "5"], trace, timeout=150, rc=1)
+    finally:
+        try:
+            os.rmdir(group)
+        except OSError:
+            pass
+    said = rec.lines()[-1]
+    equal(said["status"] & 0x7F, 9, "the signal that the worker died of")
+    pm = dlbpf.postmortem(trace)
+    killed_for_memory(said, pm, "the trace")
+    for name, least in (("cgroup.limit", OOM_MIB << 20), ("cgroup.usage", OOM_MIB * 9 // 10 << 20),
+                        ("cgroup.anon", OOM_MIB // 2 << 20)):
+        check(name in pm["numbers"], f"no number {name}: {sorted(pm['numbers'])}")
+        value = pm["numbers"][name]["value"]
+        check(least <= value <= OOM_MIB << 20, f"{name} is {value}")
+    log = os.path.join(where, "kernel.log")
+    text = subprocess.run(["dmesg"], capture_output=True, text=True, errors="replace").stdout
+    with open(log, "w") as f:
+        f.write(text.rpartition("dlbpf-test: begin\n")[2])
+    killed_for_memory(said, dlbpf.postmortem("--kernel-log", log), "the kernel's log")
+
+
+def killed_for_memory(said, pm, what):
+    equal(pm["verdict"]["death"], "oom-cgroup", f"the verdict from {what} ({pm['verdict']['text']})")
+    check(pm["verdict"]["confidence"] in ("certain", "likely"), f"it is only {pm['verdict']['confidence']}")
+    equal(pm["victim"]["pid"], said["victim"], f"the victim from {what}")
+
+
+def postmortem(where):
+    """The killed worker of the test before, explained again with the output of a full /dev/shm beside it."""
+    trace, log = os.path.join(where, "killed.dlbpf"), os.path.join(where, "pasted.log")
+    dlbpf.need(os.path.exists(trace), "no recording of a killed worker")
+    with open(log, "w") as f:
+        f.write("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that "
+                "dataloader's workers are out of shared memory. Please try to raise your shared memory limit.\n")
+    first = dlbpf.postmortem(trace)
+    equal(first["verdict"]["death"], "killed-by", f"the verdict ({first['verdict']['text']})")
+    equal(first["verdict"]["signal"], 9, "the signal")
+    beside = dlbpf.postmortem(trace, "--log", log)
+    equal(beside["verdict"]["death"], "killed-by", "the verdict with another fault's output beside it")
+    equal(beside["victim"], first["victim"], "the victim with another fault's output beside it")
+
+
 def quota(where):
     """A cgroup that gives both workers a fifth of a CPU."""
     group = "/sys/fs/cgroup/dlbpf-test"
@@ -130,7 +200,7 @@ def children(pid):
 def main():
     release = os.uname().release
     tests = dlbpf.Tests(f"{release}: " if os.environ.get("VM_RUN") else "")
-    which = sys.argv[1:] or ["compute", "sleep", "host", "killed", "attach", "quota"]
+    which = sys.argv[1:] or ["compute", "sleep", "host", "killed", "postmortem", "oom", "attach", "quota"]
     with tempfile.TemporaryDirectory(prefix="dlbpf-vm-") as where:
         for name in which:
             tests.run(f"{name}", globals()[name], where)

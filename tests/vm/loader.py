@@ -7,7 +7,10 @@ The trainer sends indexes down one pipe for each worker and polls one result pip
 share; a worker does its planted work, announces the batch on the result pipe and hands over a
 memfd on a unix socket. Workers have PyTorch's four signal handlers. Prints one JSON line.
 
-    loader.py compute|sleep|host|killed SECONDS [WORKERS] [WORK_MS]
+    loader.py compute|sleep|host|killed|leak SECONDS [WORKERS] [WORK_MS]
+
+killed and leak end with a worker's death, which the line then tells: by a signal, or of the 2 MiB that the
+first worker keeps of each batch.
 """
 
 import json
@@ -33,7 +36,17 @@ def compute(ms):
             value = (value * 1103515245 + 12345) & 0x7FFFFFFF
 
 
+def died(*_):
+    """A worker is gone: say which, and end."""
+    pid, status = os.waitpid(-1, os.WNOHANG)
+    if pid:
+        print(json.dumps({"pid": os.getpid(), "victim": pid, "status": status}), flush=True)
+        os._exit(1)
+
+
 def worker(mode, ms, index_fd, result_fd, sock):
+    kept = []
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for sig in (signal.SIGBUS, signal.SIGSEGV, signal.SIGFPE, signal.SIGTERM):
         signal.signal(sig, lambda *_: os._exit(1))
     poll = select.poll()
@@ -47,6 +60,8 @@ def worker(mode, ms, index_fd, result_fd, sock):
             time.sleep(ms / 1000)
         else:
             compute(ms)
+        if mode == "leak":
+            kept.append(os.urandom(1 << 12) * 512)
         fd = os.memfd_create("batch")
         os.ftruncate(fd, BATCH_BYTES)
         with mmap.mmap(fd, BATCH_BYTES) as m:
@@ -64,7 +79,7 @@ class Loader:
         self.result_r, self.result_w = os.pipe()
         self.index, self.socks, self.pids = [], [], []
         self.sent, self.got, self.ready = 0, 0, {}
-        for _ in range(count):
+        for number in range(count):
             r, w = os.pipe()
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             pid = os.fork()
@@ -74,7 +89,7 @@ class Loader:
                 for other in self.index:
                     os.close(other)
                 ours.close()
-                worker(mode, ms, r, self.result_w, theirs)
+                worker(mode if number == 0 or mode != "leak" else "compute", ms, r, self.result_w, theirs)
             os.close(r)
             theirs.close()
             self.index.append(w)
@@ -117,6 +132,8 @@ def main():
     mode, seconds = sys.argv[1], float(sys.argv[2])
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 2
     ms = float(sys.argv[4]) if len(sys.argv) > 4 else 40.0
+    if mode == "leak":
+        signal.signal(signal.SIGCHLD, died)
     loader = Loader("compute" if mode in ("host", "killed") else mode, 2.0 if mode == "host" else ms, count)
     loader.next()
     started, batches = time.monotonic(), 0

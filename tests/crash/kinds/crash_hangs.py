@@ -161,11 +161,15 @@ def kill_trainer(live):
     return {"victim": trainer, "killer": live.foreign("oncall.sh", "kill -9 $1", trainer), "killer_name": "oncall.sh"}
 
 
-def everything(pm):
-    """All that the post-mortem says, as one text."""
-    import json
+def stands_still(live):
+    """Nobody finds a hang at once."""
+    time.sleep(3)
+    return live.trainer
 
-    return json.dumps({k: v for k, v in pm.items() if k != "claims"})
+
+def orphan(live):
+    time.sleep(1)
+    return live.worker(0)
 
 
 def waits_for_lock(meta, pm):
@@ -219,4 +223,9 @@ SCENARIOS = [
     Crash("orphans", "SIGKILL to the trainer, while its workers wait for a lock for ever", "killed-by", stuck,
           victim="trainer", signal=9, trainer=137, act=kill_trainer, names=("{killer}",), check=orphans_told,
           also={"orphaned": "the workers go on"}, log=QUIET),
+    Crash("hang_found", "a recording of a run that hangs already: a lock was held at the fork", "hang",
+          forks_with_lock_held(Mutex), victim=None, ends="hang", late=stands_still, seconds=12, check=waits_for_lock,
+          log=QUIET),
+    Crash("orphan_found", "a recording of a worker whose trainer is dead already", "orphaned", stuck, victim=None,
+          act=kill_trainer, ends="hang", late=orphan, seconds=6, log=QUIET),
 ]

@@ -5,7 +5,7 @@ import ctypes
 import os
 import time
 
-from crash import DECIDES, FITS, QUIET, Crash
+from crash import DECIDES, FITS, Crash
 import crash_places as places
 import training
 

@@ -5,7 +5,7 @@ itself is never brought to its limit."""
 import mmap
 import os
 
-from crash import DECIDES, FITS, MIB, QUIET, Crash
+from crash import DECIDES, MIB, QUIET, Crash
 import crash_places as places
 import training
 
@@ -94,8 +94,8 @@ def who_leaks(meta, pm):
     if leaks != [planted["pid"]]:
         return f"processes that leak are {leaks}, planted is {planted['pid']}"
     p = next(p for p in pm["processes"] if p["pid"] == planted["pid"])
-    each = p.get("growth_batch_bytes") or p.get("growth_batch")
-    if each is not None and not 0.7 * planted["bytes_per_batch"] < each < 1.4 * planted["bytes_per_batch"]:
+    each = p["growth_bytes_per_batch"]
+    if each and not 0.7 * planted["bytes_per_batch"] < each < 1.4 * planted["bytes_per_batch"]:
         return f"it grows by {each} bytes a batch, planted are {planted['bytes_per_batch']}"
     return None
 
@@ -107,18 +107,22 @@ def nobody_leaks(meta, pm):
 
 SCENARIOS = [
     Crash("oom_worker", "a memory cgroup of 512 MiB, and a worker that keeps 8 MiB of each batch", "oom-cgroup",
-          worker_leaks, signal=9, place=lambda: places.memory(LIMIT), numbers=limit_is(250), check=who_leaks, kernel_ms=60, kernel=DECIDES, quick=True),
+          worker_leaks, signal=9, place=lambda: places.memory(LIMIT), numbers=limit_is(250), check=who_leaks,
+          kernel_ms=60, kernel=DECIDES, quick=True),
     Crash("oom_worker_new", "the same with a current PyTorch", "oom-cgroup", worker_leaks, signal=9, new=True,
-          place=lambda: places.memory(LIMIT), numbers=limit_is(200), check=who_leaks, kernel_ms=60, kernel=DECIDES),
+          place=lambda: places.memory(LIMIT), numbers=limit_is(200), check=who_leaks,
+          kernel_ms=60, kernel=DECIDES),
     Crash("oom_trainer", "a memory cgroup of 512 MiB, and a trainer that keeps 8 MiB for each batch", "oom-cgroup",
           trainer_leaks, victim="trainer", signal=9, trainer=137, place=lambda: places.memory(LIMIT),
-          numbers=limit_is(250), check=who_leaks, kernel_ms=60, kernel=DECIDES, log=QUIET),
+          numbers=limit_is(250), check=who_leaks,
+          kernel_ms=60, kernel=DECIDES, log=QUIET),
     Crash("oom_shm", "a memory cgroup of 512 MiB, 300 MiB of it files in /dev/shm that nobody has mapped",
           "oom-cgroup", cache_in_shm, victim=None, signal=9, numbers=limit_is(0, 290), kernel=DECIDES, log=QUIET,
           kernel_ms=60,
           place=lambda: places.Chain(places.memory(LIMIT), places.shm(1024))),
     Crash("oom_parent_group", "the limit of 512 MiB is that of a group above the job's", "oom-cgroup", worker_leaks,
-          signal=9, place=lambda: places.memory(LIMIT, nested=True), numbers=limit_is(250), check=who_leaks, kernel_ms=60, kernel=DECIDES, names=("{limited}",)),
+          signal=9, place=lambda: places.memory(LIMIT, nested=True), numbers=limit_is(250), check=who_leaks,
+          kernel_ms=60, kernel=DECIDES, names=("{limited}",)),
     Crash("page_cache", "mapped files twice as large as the cgroup's limit are read: page cache, harmless", "none",
           page_cache, victim=None, trainer=0, place=lambda: places.memory(LIMIT), check=nobody_leaks, log=QUIET),
 ]

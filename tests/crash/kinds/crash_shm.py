@@ -3,6 +3,7 @@
 somebody removes."""
 
 import os
+import time
 
 from crash import DECIDES, FITS, MIB, Crash
 import crash_places as places
@@ -77,6 +78,11 @@ def lost_for_descriptors(run):
     run.loop(run.loader(Images(), 4, init=few_descriptors, collate_fn=many))
 
 
+def stands_still(live):
+    time.sleep(3)
+    return live.trainer
+
+
 def small_and_slow(run):
     import training
 
@@ -125,6 +131,9 @@ SCENARIOS = [
           lost_for_descriptors, ends="hang", seconds=16, said="Too many open files", log=FITS, quick=True),
     Crash("batch_lost_fds_new", "the same with a current PyTorch", "batch-lost", lost_for_descriptors, ends="hang",
           seconds=16, said="Too many open files", log=FITS, new=True),
+    Crash("batch_lost_found", "a recording of a run that waits for a lost batch already", "batch-lost",
+          lost_for_descriptors, victim=None, ends="hang", late=stands_still, seconds=14, said="Too many open files",
+          log=FITS, sure=False, also={"hang": "that the batch was sent and failed was before the recording"}),
     Crash("shm_unlinked", "a cleaner that is no part of the job removes its objects in /dev/shm", "shm-unlinked",
           small_and_slow, victim="trainer", place=lambda: places.shm(64), act=remove,
           form={"sharing": "file_system"}, said="No such file or directory", names=("{remover}|rm",), log=FITS,

@@ -4,7 +4,7 @@
 import ctypes
 import mmap
 
-from crash import DECIDES, FITS, QUIET, Crash
+from crash import DECIDES, QUIET, Crash
 import crash_places as places
 import training
 
@@ -157,7 +157,7 @@ SCENARIOS = [
           said="egmentation fault", log=DECIDES, quick=True),
     Crash("segfault_worker_new", "the same with a current PyTorch", "segfault", errs(null_pointer), signal=11,
           said="egmentation fault", log=DECIDES, new=True),
-    Crash("segfault_core", "the same, and a core is written: PyTorch has lost the connection before it learns the signal",
+    Crash("segfault_core", "the same, and a core is written: the connection is lost before the signal is known",
           "segfault", errs(null_pointer), signal=11, said="egmentation fault", log=DECIDES, core=DECIDES),
     Crash("segfault_trainer", "the trainer reads from address 0 in C", "segfault", trainer_errs(null_pointer),
           victim="trainer", signal=11, trainer=139, log=QUIET, kernel=DECIDES, core=DECIDES),
