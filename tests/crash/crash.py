@@ -49,6 +49,10 @@ class Crash:
     log: str = FITS  # what the training's output alone says
     kernel: str = QUIET  # and with the kernel's log of the time
     core: str = ""  # and with a core file; "": none is asked for
+    # What the machine says at once, without a trace and without output: "pid": asked for the trainer, which hangs;
+    # "machine": asked for nothing in particular, while the cgroup is still there. And how much that says.
+    now: str = ""
+    now_says: str = QUIET
     place: typing.Optional[typing.Callable] = None  # place() -> context manager with params and command(argv)
     act: typing.Optional[typing.Callable] = None  # act(live), once training goes on; returns what it did
     ends: str = "exit"  # "exit": the trainer ends by itself; "hang", "goes-on": the recording ends first

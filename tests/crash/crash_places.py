@@ -21,6 +21,19 @@ from places_disk import end_members  # noqa: E402
 PREFIX = "dlbpf-crash-"
 
 
+def unmount_stale():
+    """FUSE mounts of a runner that was killed."""
+    with open("/proc/self/mounts") as f:
+        mounts = [line.split()[1] for line in f]
+    for path in mounts:
+        if os.path.basename(path).startswith(PREFIX):
+            subprocess.run(["umount", "-l", path], check=False, capture_output=True)
+            try:
+                os.rmdir(path)
+            except OSError:
+                pass
+
+
 class Place:
     params = {}
 

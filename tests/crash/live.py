@@ -168,7 +168,8 @@ class Live:
             status = 128 - rc if rc < 0 else rc
         else:
             time.sleep(self.s.seconds)
-            dlbpf.check(self.p.poll() is None or self.s.late, f"the training ended with {self.p.poll()}: {self.output()[-800:]}")
+            dlbpf.check(self.p.poll() is None or self.s.late,
+                        f"the training ended with {self.p.poll()}: {self.output()[-800:]}")
             self.recorder.send_signal(signal.SIGINT)
         try:
             rc = self.recorder.wait(40)
@@ -215,6 +216,17 @@ def marked(truth):
     return found
 
 
+def end_stale():
+    """What a runner left behind that was killed. Only one runs at a time."""
+    for path in glob.glob("/proc/[0-9]*/environ"):
+        try:
+            with open(path, "rb") as f:
+                if f"{MARK}=".encode() in f.read():
+                    os.kill(int(path.split("/")[2]), signal.SIGKILL)
+        except OSError:
+            pass
+
+
 def end_marked(truth):
     for _ in range(200):
         pids = marked(truth)
@@ -228,7 +240,15 @@ def end_marked(truth):
         time.sleep(0.02)
 
 
-def run(s, folder, python, torch):
+def ask_now(s, live):
+    """What dlbpf finds without a trace while what it is about is still there."""
+    pid = ["--pid", str(live.trainer)] if s.now == "pid" else []
+    with open(os.path.join(live.folder, "now.json"), "w") as f, open(os.path.join(live.folder, "now.err"), "w") as err:
+        subprocess.run([dlbpf.DLBPF, "postmortem", "--json", *pid], stdin=subprocess.DEVNULL, stdout=f, stderr=err,
+                       timeout=60)
+
+
+def run(s, folder, python, torch, judge=True):
     """Records one run into the folder, and returns what was written down of it."""
     place = s.place() if s.place else crash_places.Place()
     with place:
@@ -243,6 +263,8 @@ def run(s, folder, python, torch):
             if s.late:
                 live.record(s.late(live))
             status = live.wait()
+            if s.now and judge:
+                ask_now(s, live)
             live.kernel_log()
             lines = live.lines()
         finally:

@@ -29,7 +29,7 @@ def row(j):
     v = j.pm["verdict"]
     cells = [j.s.name, j.s.text, j.meta["torch"], f"{v['death']} ({v['confidence']})",
              (j.pm["victim"]["role"] or "") if v["death"] != "none" else "", numbers(j)]
-    cells += [said(j.views[k]) if k in j.views else "" for k in ("log", "kernel", "core")]
+    cells += [said(j.views[k]) if k in j.views else "" for k in ("log", "kernel", "core", "now")]
     cells.append("yes" if not j.wrong else "no")
     return "| " + " | ".join(cells) + " |"
 
@@ -45,14 +45,15 @@ itself and by whoever did it to it.
 - *verdict*: from the trace alone. Its victim, its numbers (within bounds that come from what was planted) and its
   evidence (who sent the signal, which file) were compared as well.
 - *output*, *kernel log*, *core*: what the training's output alone says without a trace; with the kernel's log of
-  the time; and a core file alone. "open" lists between what it does not decide; it must never be another death.
+  the time; a core file alone; *machine*: what it says without any of these, just after. "open" lists between what
+  it does not decide; it must never be another death.
 - Beside each trace, the output of {pasted} other faults was given as the user's: the verdict did not change, or the row
   is not right.
 
 Measured on {cpus} CPUs, Linux {kernel}, with cgroups of version {cgroups}.
 
-| scenario | planted | PyTorch | verdict | victim | numbers | output | kernel log | core | right |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| scenario | planted | PyTorch | verdict | victim | numbers | output | kernel log | core | machine | right |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 

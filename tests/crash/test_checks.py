@@ -19,7 +19,7 @@ from dlbpf import check, equal  # noqa: E402
 
 MIB = crash.MIB
 # Not to be had without harm to the machine (all of its memory, bad memory), and what nothing is known of.
-NOT_PLANTED = {"oom-host", "memory-failure", "unexplained"}
+NOT_PLANTED = {"oom-host", "memory-failure", "unexplained"}  # the first two: tests/vm
 
 
 def who(pid, role):

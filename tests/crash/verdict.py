@@ -35,8 +35,11 @@ THREADS = {"worker": ("worker", "feeder", "sharer", "worker-thread"),
 
 
 def postmortem(*arguments):
-    """The same, with who it is about flat in each of its parts."""
-    pm = dlbpf.postmortem(*arguments)
+    return flat(dlbpf.postmortem(*arguments))
+
+
+def flat(pm):
+    """With who it is about flat in each of its parts."""
     for part in ("processes", "threads", "facts"):
         pm[part] = [{**(e["who"] or NOBODY), **e} for e in pm[part]]
     for process in pm["processes"]:
@@ -185,8 +188,8 @@ class Judged:
         self.s, self.wrong, self.views = s, [], {}
         with open(os.path.join(folder, "meta.json")) as f:
             self.meta = json.load(f)
-        self.trace, self.log, self.kernel, self.core = (os.path.join(folder, name) for name in
-                                                        ("trace.dlbpf", "log", "kernel.log", "core"))
+        self.trace, self.log, self.kernel, self.core, self.now = (
+            os.path.join(folder, name) for name in ("trace.dlbpf", "log", "kernel.log", "core", "now.json"))
         self.pm = self.see("trace", self.trace)
         self.add("", from_trace(s, self.meta, self.pm))
         pm = self.see("own output", self.trace, "--log", self.log)
@@ -218,6 +221,10 @@ class Judged:
         if os.path.exists(self.kernel) and os.path.getsize(self.kernel) and self.s.kernel != crash.QUIET:
             pm = self.see("kernel", "--log", self.log, "--kernel-log", self.kernel)
             self.add("kernel", from_leftovers(self.s, pm, self.s.kernel, "the kernel's log"))
+        if os.path.exists(self.now):
+            with open(self.now) as f:
+                self.views["now"] = flat(json.load(f))
+            self.add("now", from_leftovers(self.s, self.views["now"], self.s.now_says, "the machine"))
         if os.path.exists(self.core) and self.s.core:
             self.add("core", from_leftovers(self.s, self.see("core", "--core", self.core, "--kernel-log", os.devnull),
                                             self.s.core, "the core"))

@@ -130,6 +130,34 @@ def oom(where):
     killed_for_memory(said, dlbpf.postmortem("--kernel-log", log), "the kernel's log")
 
 
+def oom_host(where):
+    """The same without a cgroup: all of the machine's memory. Only where the machine is a test's."""
+    dlbpf.need(os.environ.get("VM_RUN"), "this machine may not run out of memory")
+    trace = os.path.join(where, "oom-host.dlbpf")
+    rec = dlbpf.record(LOADER + ["leak", "300", "2", "2"], trace, timeout=200, rc=1)
+    said = rec.lines()[-1]
+    equal(said["status"] & 0x7F, 9, "the signal that the worker died of")
+    pm = dlbpf.postmortem(trace)
+    equal(pm["verdict"]["death"], "oom-host", f"the verdict ({pm['verdict']['text']})")
+    equal(pm["victim"]["pid"], said["victim"], "the victim")
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    value = pm["numbers"].get("host.total", {}).get("value")
+    check(value and abs(value - total) < total // 20, f"host.total is {value}, not {total}")
+
+
+def poison(where):
+    """A page of a worker is bad memory."""
+    dlbpf.need(os.environ.get("VM_RUN"), "this machine's memory is to stay good")
+    trace = os.path.join(where, "poison.dlbpf")
+    rec = dlbpf.record(LOADER + ["poison", "60", "2", "5"], trace, timeout=100, rc=1)
+    said = rec.lines()[-1]
+    dlbpf.need(said["status"] != 77 << 8, "this kernel has no memory failure (MADV_HWPOISON)")
+    equal(said["status"] & 0x7F, 7, "the signal that the worker died of")
+    pm = dlbpf.postmortem(trace)
+    equal(pm["verdict"]["death"], "memory-failure", f"the verdict ({pm['verdict']['text']})")
+    equal(pm["victim"]["pid"], said["victim"], "the victim")
+
+
 def killed_for_memory(said, pm, what):
     equal(pm["verdict"]["death"], "oom-cgroup", f"the verdict from {what} ({pm['verdict']['text']})")
     check(pm["verdict"]["confidence"] in ("certain", "likely"), f"it is only {pm['verdict']['confidence']}")
@@ -200,7 +228,8 @@ def children(pid):
 def main():
     release = os.uname().release
     tests = dlbpf.Tests(f"{release}: " if os.environ.get("VM_RUN") else "")
-    which = sys.argv[1:] or ["compute", "sleep", "host", "killed", "postmortem", "oom", "attach", "quota"]
+    which = sys.argv[1:] or ["compute", "sleep", "host", "killed", "postmortem", "oom", "poison", "attach", "quota",
+                             "oom_host"]
     with tempfile.TemporaryDirectory(prefix="dlbpf-vm-") as where:
         for name in which:
             tests.run(f"{name}", globals()[name], where)

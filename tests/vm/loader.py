@@ -7,12 +7,13 @@ The trainer sends indexes down one pipe for each worker and polls one result pip
 share; a worker does its planted work, announces the batch on the result pipe and hands over a
 memfd on a unix socket. Workers have PyTorch's four signal handlers. Prints one JSON line.
 
-    loader.py compute|sleep|host|killed|leak SECONDS [WORKERS] [WORK_MS]
+    loader.py compute|sleep|host|killed|leak|poison SECONDS [WORKERS] [WORK_MS]
 
-killed and leak end with a worker's death, which the line then tells: by a signal, or of the 2 MiB that the
-first worker keeps of each batch.
+The last three end with a worker's death, which the line then tells: by a signal, of the 2 MiB that the first
+worker keeps of each batch, or of a page that the kernel was told is bad memory.
 """
 
+import ctypes
 import json
 import mmap
 import os
@@ -25,6 +26,8 @@ import time
 
 BATCH_BYTES = 64 * 1024
 PREFETCH = 2
+MADV_HWPOISON = 100
+NO_POISON = 77  # exit code: the kernel cannot
 
 
 def compute(ms):
@@ -34,6 +37,18 @@ def compute(ms):
     while time.thread_time() < end:
         for _ in range(300):
             value = (value * 1103515245 + 12345) & 0x7FFFFFFF
+
+
+def poison():
+    """Touches memory that has failed, as far as the kernel knows. It must not be caught: Python's handlers run
+    later, and the instruction is not passed."""
+    signal.signal(signal.SIGBUS, signal.SIG_DFL)
+    page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    page[0] = 1
+    address = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    if ctypes.CDLL(None).madvise(ctypes.c_void_p(address), mmap.PAGESIZE, MADV_HWPOISON):
+        os._exit(NO_POISON)
+    page[0] = 2
 
 
 def died(*_):
@@ -60,8 +75,10 @@ def worker(mode, ms, index_fd, result_fd, sock):
             time.sleep(ms / 1000)
         else:
             compute(ms)
-        if mode == "leak":
-            kept.append(os.urandom(1 << 12) * 512)
+        if mode == "poison" and len(kept) == 20:
+            poison()
+        if mode in ("leak", "poison"):
+            kept.append(os.urandom(1 << 12) * (512 if mode == "leak" else 1))
         fd = os.memfd_create("batch")
         os.ftruncate(fd, BATCH_BYTES)
         with mmap.mmap(fd, BATCH_BYTES) as m:
@@ -89,7 +106,7 @@ class Loader:
                 for other in self.index:
                     os.close(other)
                 ours.close()
-                worker(mode if number == 0 or mode != "leak" else "compute", ms, r, self.result_w, theirs)
+                worker(mode if number == 0 or mode == "sleep" else "compute", ms, r, self.result_w, theirs)
             os.close(r)
             theirs.close()
             self.index.append(w)
@@ -132,7 +149,7 @@ def main():
     mode, seconds = sys.argv[1], float(sys.argv[2])
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 2
     ms = float(sys.argv[4]) if len(sys.argv) > 4 else 40.0
-    if mode == "leak":
+    if mode in ("leak", "poison"):
         signal.signal(signal.SIGCHLD, died)
     loader = Loader("compute" if mode in ("host", "killed") else mode, 2.0 if mode == "host" else ms, count)
     loader.next()

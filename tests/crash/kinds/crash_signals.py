@@ -119,6 +119,10 @@ def victim_is_planted(meta, pm):
     return None if pm["victim"]["pid"] == want else f"the victim is {pm['victim']['pid']}, not {want}"
 
 
+def gpu_told(meta, pm):
+    return None if pm["gpu"] else "nothing is said of the GPU"
+
+
 def stack_has(word):
     """The native stack of the thread that died names the library."""
     def check(meta, pm):
@@ -139,6 +143,8 @@ SCENARIOS = [
           act=kill_worker("oncall.sh", 9), names=SENDER, quick=True),
     Crash("kill_worker_new", "the same with a current PyTorch", "killed-by", plain, signal=9, new=True,
           act=kill_worker("oncall.sh", 9), names=SENDER),
+    Crash("kill_worker_gpu", "the same beside a (simulated) GPU: what it was doing is said", "killed-by", plain,
+          signal=9, act=kill_worker("oncall.sh", 9), names=SENDER, gpu="sim", check=gpu_told),
     Crash("kill_worker_container", "the same in a PID namespace: PyTorch prints the inner PID", "killed-by", plain,
           signal=9, act=kill_worker("oncall.sh", 9), names=SENDER,
           place=lambda: places.Prefix("unshare", "--pid", "--fork", "--kill-child")),
@@ -158,7 +164,8 @@ SCENARIOS = [
     Crash("segfault_worker_new", "the same with a current PyTorch", "segfault", errs(null_pointer), signal=11,
           said="egmentation fault", log=DECIDES, new=True),
     Crash("segfault_core", "the same, and a core is written: the connection is lost before the signal is known",
-          "segfault", errs(null_pointer), signal=11, said="egmentation fault", log=DECIDES, core=DECIDES),
+          "segfault", errs(null_pointer), signal=11, said="egmentation fault", log=DECIDES, core=DECIDES,
+          check=stack_has("libc")),
     Crash("segfault_trainer", "the trainer reads from address 0 in C", "segfault", trainer_errs(null_pointer),
           victim="trainer", signal=11, trainer=139, log=QUIET, kernel=DECIDES, core=DECIDES),
     Crash("abort_heap", "a worker frees memory twice", "abort", errs(double_free), signal=6, log=DECIDES, core=DECIDES,
