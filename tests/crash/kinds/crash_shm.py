@@ -78,6 +78,29 @@ def lost_for_descriptors(run):
     run.loop(run.loader(Images(), 4, init=few_descriptors, collate_fn=many))
 
 
+class Numbers:
+    def __len__(self):
+        return 1 << 20
+
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return index
+
+
+def lost_for_pickle(run):
+    import training
+
+    training.say(planted="pickle")
+    run.loop(run.loader(Numbers(), collate_fn=sometimes))
+
+
+def sometimes(samples):
+    """What cannot be pickled is noticed by the thread that sends the batch, which goes on without it."""
+    import torch
+
+    return (lambda: samples) if 480 in samples else torch.zeros(len(samples))
+
+
 def stands_still(live):
     time.sleep(3)
     return live.trainer
@@ -131,6 +154,9 @@ SCENARIOS = [
           lost_for_descriptors, ends="hang", seconds=16, said="Too many open files", log=FITS, quick=True),
     Crash("batch_lost_fds_new", "the same with a current PyTorch", "batch-lost", lost_for_descriptors, ends="hang",
           seconds=16, said="Too many open files", log=FITS, new=True),
+    Crash("batch_lost_pickle", "a batch cannot be pickled, and the thread that sends batches drops it", "batch-lost",
+          lost_for_pickle, victim=None, ends="hang", seconds=16, said="pickle", log=FITS,
+          also={"hang": "no system call failed: only that everybody waits is to be seen"}),
     Crash("batch_lost_found", "a recording of a run that waits for a lost batch already", "batch-lost",
           lost_for_descriptors, victim=None, ends="hang", late=stands_still, seconds=14, said="Too many open files",
           log=FITS, sure=False, also={"hang": "that the batch was sent and failed was before the recording"}),

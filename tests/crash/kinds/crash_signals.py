@@ -106,6 +106,25 @@ def forked_killer(run):
     run.loop(run.loader(training.Samples()), step)
 
 
+def launcher(run):
+    """Two ranks. When one fails the launcher ends the other by SIGTERM, as torchrun does."""
+    import os
+    import subprocess
+    import sys
+    import time
+
+    rank = os.environ.get("RANK")
+    if rank:
+        return trainer_errs(null_pointer)(run) if rank == "1" else plain(run)
+    ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": str(n)}) for n in range(2)]
+    while all(p.poll() is None for p in ranks):
+        time.sleep(0.05)
+    for p in ranks:
+        p.terminate()
+        p.wait()
+    sys.exit(1)
+
+
 def training_lines():
     import json
     import os
@@ -115,7 +134,7 @@ def training_lines():
 
 
 def victim_is_planted(meta, pm):
-    want = meta["planted"][0]["victim"]
+    want = meta["planted"][0].get("victim", meta["planted"][0]["pid"])
     return None if pm["victim"]["pid"] == want else f"the victim is {pm['victim']['pid']}, not {want}"
 
 
@@ -168,6 +187,8 @@ SCENARIOS = [
           check=stack_has("libc")),
     Crash("segfault_trainer", "the trainer reads from address 0 in C", "segfault", trainer_errs(null_pointer),
           victim="trainer", signal=11, trainer=139, log=QUIET, kernel=DECIDES, core=DECIDES),
+    Crash("rank_segfault", "one of two ranks reads from address 0; the launcher then sends SIGTERM to the other",
+          "segfault", launcher, victim=None, signal=11, trainer=1, check=victim_is_planted, log=QUIET, kernel=DECIDES),
     Crash("abort_heap", "a worker frees memory twice", "abort", errs(double_free), signal=6, log=DECIDES, core=DECIDES,
           said="double free", quick=True),
     Crash("abort_assertion", "an assertion in C fails in a worker", "abort", errs(assertion), signal=6, log=DECIDES,
