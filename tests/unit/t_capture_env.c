@@ -22,8 +22,9 @@ struct kept {
 	struct dl_ev_env_proc proc;
 	struct dl_ev_env_shm shm;
 	struct dl_ev_mem mem;
+	struct dl_ev_proc_limits limits;
 	struct dl_ev_task task;		/* the last */
-	int tasks, names, cmdlines, others;
+	int tasks, names, cmdlines, limits_cnt, others;
 };
 
 static int keep(struct dl_sink *sink, const struct dl_hdr *ev)
@@ -42,6 +43,10 @@ static int keep(struct dl_sink *sink, const struct dl_hdr *ev)
 		break;
 	case DL_EV_MEM:
 		k->mem = *(const struct dl_ev_mem *)ev;
+		break;
+	case DL_EV_PROC_LIMITS:
+		k->limits = *(const struct dl_ev_proc_limits *)ev;
+		k->limits_cnt++;
 		break;
 	case DL_EV_TASK:
 		k->task = *(const struct dl_ev_task *)ev;
@@ -121,13 +126,65 @@ TEST(process)
 		close(more[i]);
 }
 
+/* What ended has neither memory nor descriptors left; a sample that says 0 would be believed. */
+TEST(process_that_has_ended)
+{
+	struct kept k = { .sink.emit = keep };
+	struct dl_env_proc p = {};
+	pid_t pid = fork();
+	siginfo_t si;
+	int fd;
+
+	if (!pid)
+		_exit(0);
+	fd = dl_proc_open((uint32_t)pid);
+	CHECK(fd >= 0);
+	CHECK_OK(waitid(P_PID, (id_t)pid, &si, WEXITED | WNOWAIT));
+	CHECK_EQ(dl_env_proc_emit(&p, &k.sink, 1, (uint32_t)pid, fd, 1, true), -ESRCH);
+	CHECK_EQ(k.proc.h.kind, 0);
+	CHECK_EQ(k.mem.h.kind, 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK_OK(dl_env_limits_emit(&p, &k.sink, 1, (uint32_t)pid, fd));
+	CHECK_EQ(k.limits_cnt, 0);
+	close(fd);
+}
+
+TEST(limits_are_told_once_and_when_they_change)
+{
+	const uint32_t pid = (uint32_t)getpid();
+	_cleanup_close_ int fd = dl_proc_open(pid);
+	struct kept k = { .sink.emit = keep };
+	struct rlimit nofile, core, stack;
+	struct dl_env_proc p = {};
+
+	CHECK_OK(getrlimit(RLIMIT_NOFILE, &nofile));
+	CHECK_OK(getrlimit(RLIMIT_CORE, &core));
+	CHECK_OK(getrlimit(RLIMIT_STACK, &stack));
+	for (int i = 0; i < 2; i++)
+		CHECK_OK(dl_env_limits_emit(&p, &k.sink, 7, pid, fd));
+	CHECK_EQ(k.limits_cnt, 1);
+	CHECK_EQ(k.limits.h.pid, pid);
+	CHECK_EQ(k.limits.nofile, nofile.rlim_cur);
+	CHECK_EQ(k.limits.nofile_hard, nofile.rlim_max);
+	CHECK_EQ(k.limits.core, core.rlim_cur);
+	CHECK_EQ(k.limits.stack, stack.rlim_cur);
+	core.rlim_cur = core.rlim_cur ? 0 : 4096;
+	if (core.rlim_cur > core.rlim_max)
+		SKIP("the core limit cannot be changed");
+	CHECK_OK(setrlimit(RLIMIT_CORE, &core));
+	CHECK_OK(dl_env_limits_emit(&p, &k.sink, 8, pid, fd));
+	CHECK_EQ(k.limits_cnt, 2);
+	CHECK_EQ(k.limits.core, core.rlim_cur);
+}
+
 TEST(shared_memory)
 {
 	_cleanup_close_ int fd = dl_proc_open((uint32_t)getpid());
 	struct dl_env_shm s = DL_ENV_SHM_NONE;
 	struct kept k = { .sink.emit = keep };
-	uint64_t cnt, bytes;
+	struct dl_ev_env_shm was;
 	struct statvfs fs;
+	struct stat st;
 	char path[64];
 	int file;
 
@@ -137,18 +194,29 @@ TEST(shared_memory)
 	CHECK_OK(dl_env_shm_emit(&s, &k.sink, 1, 2, fd));
 	CHECK_EQ(k.shm.total, (uint64_t)fs.f_blocks * fs.f_frsize);
 	CHECK_EQ(k.shm.inodes_total, fs.f_files);
-	cnt = k.shm.torch_cnt;
-	bytes = k.shm.torch_bytes;
+	CHECK_OK(stat("/dev/shm", &st));
+	CHECK_EQ(k.shm.file_dev, dl_dev(st.st_dev));
+	was = k.shm;
 	snprintf(path, sizeof(path), "/dev/shm/torch_%d_test", getpid());
 	file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	CHECK(file >= 0);
 	CHECK_OK(ftruncate(file, 12345));
 	CHECK_OK(dl_env_shm_emit(&s, &k.sink, 1, 2, -1));
+	CHECK_EQ(k.shm.torch_cnt, was.torch_cnt + 1);
+	CHECK_EQ(k.shm.torch_bytes, was.torch_bytes + 12345);
+	/* Its size alone takes no room; a byte takes a page. */
+	CHECK_EQ(k.shm.torch_hollow_cnt, was.torch_hollow_cnt + 1);
+	CHECK_EQ(k.shm.torch_blocks, was.torch_blocks);
+	CHECK(k.shm.torch_largest >= 12345);
+	CHECK_OK(ftruncate(file, 1LL << 40));
+	CHECK_EQ(pwrite(file, "x", 1, 0), 1);
+	CHECK_OK(dl_env_shm_emit(&s, &k.sink, 1, 2, -1));
 	close(file);
 	CHECK_OK(unlink(path));
 	dl_env_shm_close(&s);
-	CHECK_EQ(k.shm.torch_cnt, cnt + 1);
-	CHECK_EQ(k.shm.torch_bytes, bytes + 12345);
+	CHECK_EQ(k.shm.torch_hollow_cnt, was.torch_hollow_cnt);
+	CHECK_EQ(k.shm.torch_blocks, was.torch_blocks + (uint64_t)sysconf(_SC_PAGESIZE));
+	CHECK_EQ(k.shm.torch_largest, 1LL << 40);
 }
 
 /* A link in the target's root must not lead out of it. */

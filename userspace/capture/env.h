@@ -35,11 +35,16 @@ int dl_env_host_emit(const struct dl_env_host *h, struct dl_sink *sink, uint64_t
 struct dl_env_proc {
 	uint64_t next_maps_ts, maps_period_ns;
 	uint64_t maps;
+	uint64_t limits_hash;	/* of the last PROC_LIMITS; 0 none yet */
 };
 
 /* -ESRCH when the process is gone. at_once: count mappings now. */
 int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, uint32_t pid,
 		     int proc_fd, uint64_t maps_limit, bool at_once);
+
+/* Emits PROC_LIMITS when they are not those emitted last. proc_fd as in dl_env_proc_emit(); 0 as well when
+ * the process is gone. */
+int dl_env_limits_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, uint32_t pid, int proc_fd);
 
 /* vm.max_map_count; 0 unknown. */
 uint64_t dl_env_maps_limit(void);

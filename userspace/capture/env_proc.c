@@ -2,12 +2,14 @@
 /* A process: how near it is to its limits, and what memory it holds. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "capture/env.h"
 #include "capture/maps.h"
 #include "capture/proc.h"
@@ -68,6 +70,13 @@ static int emit_mem(struct dl_sink *sink, uint64_t ts, uint32_t pid, const struc
 	return sink->emit(sink, &ev.h);
 }
 
+/* A process that is ending has given up its memory and its descriptors: that there are none left of them
+ * says nothing about how it died. */
+static bool has_memory(const struct dl_status *st)
+{
+	return st->rss_anon || st->rss_file || st->rss_shmem || st->swap || st->pgtables;
+}
+
 static void count_maps(struct dl_env_proc *p, uint64_t ts, int proc_fd, uint64_t limit)
 {
 	const int64_t cnt = dl_maps_count(proc_fd);
@@ -89,11 +98,11 @@ int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, u
 {
 	struct dl_ev_env_proc ev = DL_EVENT_INIT(env_proc, DL_EV_ENV_PROC, ts, pid, pid);
 	struct dl_status st;
-	struct rlimit nofile;
+	struct rlimit rl;
 	int err;
 
 	err = dl_proc_status(proc_fd, 0, &st);
-	if (err)
+	if (err || !has_memory(&st))
 		return -ESRCH;
 	if (at_once || ts >= p->next_maps_ts)
 		count_maps(p, ts, proc_fd, maps_limit);
@@ -102,8 +111,10 @@ int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, u
 	ev.fds = count_fds(proc_fd);
 	/* By number: it may be another process by now, but then status could not have been read
 	 * through proc_fd a moment ago. */
-	if (!prlimit((pid_t)pid, RLIMIT_NOFILE, NULL, &nofile))
-		ev.fds_limit = nofile.rlim_cur;
+	if (!prlimit((pid_t)pid, RLIMIT_NOFILE, NULL, &rl))
+		ev.fds_limit = rl.rlim_cur;
+	if (!prlimit((pid_t)pid, RLIMIT_NPROC, NULL, &rl))
+		ev.procs_limit = rl.rlim_cur;
 	ev.threads = st.threads;
 	ev.cpus_allowed = st.cpus_allowed;
 	ev.locked = st.locked;
@@ -111,4 +122,41 @@ int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, u
 	read_io(proc_fd, &ev);
 	err = sink->emit(sink, &ev.h);
 	return err ? err : emit_mem(sink, ts, pid, &st);
+}
+
+static const struct {
+	int resource;
+	size_t soft, hard;	/* offsets in the event; hard 0: not told */
+} limits[] = {
+#define LIMIT(which, soft) { RLIMIT_##which, offsetof(struct dl_ev_proc_limits, soft), 0 }
+#define LIMITS(which, soft, hard) \
+	{ RLIMIT_##which, offsetof(struct dl_ev_proc_limits, soft), offsetof(struct dl_ev_proc_limits, hard) }
+	LIMITS(NOFILE, nofile, nofile_hard), LIMITS(NPROC, nproc, nproc_hard), LIMITS(MEMLOCK, memlock, memlock_hard),
+	LIMIT(CORE, core), LIMIT(AS, as), LIMIT(DATA, data), LIMIT(STACK, stack), LIMIT(FSIZE, fsize),
+	LIMIT(MSGQUEUE, msgqueue),
+#undef LIMIT
+#undef LIMITS
+};
+
+int dl_env_limits_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, uint32_t pid, int proc_fd)
+{
+	struct dl_ev_proc_limits ev = DL_EVENT_INIT(proc_limits, DL_EV_PROC_LIMITS, ts, pid, pid);
+	struct dl_status st;
+	uint64_t hash;
+
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
+		struct rlimit rl;
+
+		if (prlimit((pid_t)pid, limits[i].resource, NULL, &rl))
+			return 0;
+		*(__u64 *)((char *)&ev + limits[i].soft) = rl.rlim_cur;
+		if (limits[i].hard)
+			*(__u64 *)((char *)&ev + limits[i].hard) = rl.rlim_max;
+	}
+	hash = dl_hash_bytes(&ev.h + 1, sizeof(ev) - sizeof(ev.h));
+	/* Still the process that was asked, not another one with its number. */
+	if (hash == p->limits_hash || dl_proc_status(proc_fd, 0, &st))
+		return 0;
+	p->limits_hash = hash;
+	return sink->emit(sink, &ev.h);
 }

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "capture/env.h"
+#include "capture/proc.h"
 
 enum { SHM_FILES_MAX = 4096 };	/* files looked at in one sample */
 
@@ -62,6 +63,18 @@ void dl_env_shm_close(struct dl_env_shm *s)
 	s->root_fd = s->shm_fd = -1;
 }
 
+/* A file that PyTorch gave its size and could not fill keeps the size, and has no block. */
+static void add_file(const struct stat *st, struct dl_ev_env_shm *ev)
+{
+	const uint64_t size = (uint64_t)st->st_size;
+
+	ev->torch_bytes += size;
+	ev->torch_blocks += (uint64_t)st->st_blocks * 512;
+	ev->torch_hollow_cnt += size && !st->st_blocks;
+	if (size > ev->torch_largest)
+		ev->torch_largest = size;
+}
+
 static void count_files(int shm_fd, struct dl_ev_env_shm *ev)
 {
 	_cleanup_closedir_ DIR *dir = NULL;
@@ -82,7 +95,7 @@ static void count_files(int shm_fd, struct dl_ev_env_shm *ev)
 			continue;
 		if (ev->torch_cnt++ < SHM_FILES_MAX &&
 		    !fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode))
-			ev->torch_bytes += (uint64_t)st.st_size;
+			add_file(&st, ev);
 	}
 }
 
@@ -109,6 +122,7 @@ int dl_env_shm_emit(struct dl_env_shm *s, struct dl_sink *sink, uint64_t ts, uin
 {
 	struct dl_ev_env_shm ev = DL_EVENT_INIT(env_shm, DL_EV_ENV_SHM, ts, pid, pid);
 	struct statfs fs;
+	struct stat st;
 
 	if (proc_fd >= 0)
 		look_again(s, proc_fd);
@@ -118,6 +132,8 @@ int dl_env_shm_emit(struct dl_env_shm *s, struct dl_sink *sink, uint64_t ts, uin
 	ev.used = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
 	ev.inodes_total = fs.f_files;
 	ev.inodes_free = fs.f_ffree;
+	if (!fstat(s->shm_fd, &st))
+		ev.file_dev = dl_dev(st.st_dev);
 	count_files(s->shm_fd, &ev);
 	return dl_emit_text(sink, &ev.h, "/dev/shm");
 }

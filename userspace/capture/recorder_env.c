@@ -137,7 +137,34 @@ int dl_rec_env_meet(struct dl_recorder *r, struct dl_tree_proc *p)
 	return err ? err : meet_shm(r, p);
 }
 
-static int sample_procs(struct dl_recorder *r, uint64_t ts, bool at_once)
+void dl_rec_env_crash(struct dl_recorder *r, uint32_t pid)
+{
+	if (!r->env_wanted || !r->env_pid)
+		r->env_pid = pid;	/* the first one of several decides */
+	r->env_wanted = true;
+}
+
+void dl_rec_env_fail(struct dl_recorder *r, uint32_t pid, uint32_t kind, uint64_t ts)
+{
+	uint64_t *last = &r->env_fail_ts[kind % DL_REC_FAILS];
+
+	if (*last && ts - *last < DL_NS_PER_S)
+		return;
+	*last = ts;
+	dl_rec_env_crash(r, pid);
+}
+
+static int sample_proc(struct dl_recorder *r, struct dl_tree_proc *p, uint64_t ts, bool whole)
+{
+	int err;
+
+	err = dl_env_proc_emit(&p->env, &r->sink, ts, p->pid, p->fd, r->maps_limit, whole);
+	if (!err && whole)
+		err = dl_env_limits_emit(&p->env, &r->sink, ts, p->pid, p->fd);
+	return err == -ESRCH ? 0 : err;
+}
+
+static int sample_procs(struct dl_recorder *r, uint64_t ts, bool whole, uint32_t but_pid)
 {
 	const size_t cnt = r->tree.procs.cnt < PROCS_AT_ONCE ? r->tree.procs.cnt : PROCS_AT_ONCE;
 
@@ -148,31 +175,50 @@ static int sample_procs(struct dl_recorder *r, uint64_t ts, bool at_once)
 		if (r->next_proc >= r->tree.procs.cnt)
 			r->next_proc = 0;
 		p = r->tree.procs.v[r->next_proc++];
-		err = dl_env_proc_emit(&p->env, &r->sink, ts, p->pid, p->fd, r->maps_limit, at_once);
-		if (err && err != -ESRCH)
+		err = p->pid == but_pid ? 0 : sample_proc(r, p, ts, whole);
+		if (err)
 			return err;
 	}
 	return 0;
 }
 
-int dl_rec_env_sample(struct dl_recorder *r, bool at_once)
+static int sample_shms(struct dl_recorder *r, uint64_t ts)
 {
-	const uint64_t ts = dl_now_ns();
-	int err;
+	int err = 0;
 
-	r->env_ts = ts;
-	r->env_wanted = false;
-	/* What may be gone the next moment first. */
-	err = sample_procs(r, ts, at_once);
 	vec_for_each(&r->shms, it) {
 		const struct dl_tree_proc *p = dl_tree_find(&r->tree, it->pid);
 
 		if (!err)
 			err = dl_env_shm_emit(&it->shm, &r->sink, ts, it->pid, p ? p->fd : -1);
 	}
+	return err;
+}
+
+/*
+ * What may be gone the next moment first: shared memory and the charges of a group are given back as soon
+ * as a process ends. All mappings of a tree take too long to be counted at every one of many crashes.
+ */
+int dl_rec_env_sample(struct dl_recorder *r, bool at_once)
+{
+	const uint64_t ts = dl_now_ns();
+	const bool whole = at_once && ts - r->env_whole_ts >= DL_NS_PER_S;
+	struct dl_tree_proc *who = at_once && r->env_pid ? dl_tree_find(&r->tree, r->env_pid) : NULL;
+	int err;
+
+	r->env_ts = ts;
+	r->env_crash_ts = at_once ? ts : r->env_crash_ts;
+	r->env_whole_ts = whole ? ts : r->env_whole_ts;
+	r->env_wanted = false;
+	r->env_pid = 0;
+	err = sample_shms(r, ts);
+	if (!err && who)
+		err = sample_proc(r, who, ts, true);
 	vec_for_each(&r->chains, it) {
 		if (!err)
 			err = dl_cg_chain_emit(it->chain, &r->sink, ts, it->pid);
 	}
+	if (!err)
+		err = sample_procs(r, ts, whole, who ? who->pid : 0);
 	return err ? err : dl_env_host_emit(&r->host, &r->sink, ts);
 }

@@ -35,6 +35,8 @@ struct dl_rec_shm {
 	uint32_t pid;
 };
 
+enum { DL_REC_FAILS = 31 };	/* keeps the errors that a want of something gives apart, or nearly */
+
 struct dl_recorder {
 	struct dl_sink sink;	/* what all sources emit into */
 	const struct dl_record_opts *o;
@@ -64,6 +66,9 @@ struct dl_recorder {
 	bool env_wanted;	/* something crashed */
 	bool gpu_wanted;	/* a process is new: look for its collector */
 	uint64_t env_ts;
+	uint64_t env_crash_ts, env_whole_ts;	/* the last one that a crash asked for, and with all that is dear */
+	uint64_t env_fail_ts[DL_REC_FAILS];	/* and that a failed system call did, by its error */
+	uint32_t env_pid;	/* who crashed or failed; 0 nobody since the last sample */
 	struct dl_map asked;	/* hashes of addresses whose names were asked for */
 	uint64_t lost;
 	bool told_cgroup, told_shm;
@@ -117,6 +122,11 @@ void dl_rec_env_close(struct dl_recorder *r);
 
 /* Notes the groups and the /dev/shm of a process, when they are new. */
 int dl_rec_env_meet(struct dl_recorder *r, struct dl_tree_proc *p);
+
+/* A process crashed: a sample is wanted at once. */
+void dl_rec_env_crash(struct dl_recorder *r, uint32_t pid);
+/* It was refused something, or a helper ended in failure: once a second for each kind (an errno, or a number that is none). */
+void dl_rec_env_fail(struct dl_recorder *r, uint32_t pid, uint32_t kind, uint64_t ts);
 
 /* A whole sample now; at_once: something crashed, spare nothing. */
 int dl_rec_env_sample(struct dl_recorder *r, bool at_once);

@@ -17,6 +17,7 @@
 #include "capture/recorder_int.h"
 
 enum {
+	HELPER_FAILED = 1,	/* beside the errors of failed system calls, of which EPERM is none */
 	ASKED_MAX = 1 << 16,	/* addresses asked for; then they are asked for anew */
 };
 
@@ -98,7 +99,9 @@ int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags
 	err = dl_tree_snapshot(&r->tree, p, &r->sink, dl_now_ns(), flags);
 	if (err)
 		return err == -ESRCH ? 0 : err;	/* its exit will be told */
-	err = dl_rec_env_meet(r, p);
+	err = dl_env_limits_emit(&p->env, &r->sink, dl_now_ns(), p->pid, p->fd);
+	if (!err)
+		err = dl_rec_env_meet(r, p);
 	if (err)
 		return err;
 	p->looks++;
@@ -169,15 +172,27 @@ static int exec_seen(struct dl_recorder *r, const struct dl_ev_exec *ev)
 	return 0;
 }
 
+/* The trainer or a worker; of helpers, some of which say "no" by their exit code, not each one. */
+static void failure_seen(struct dl_recorder *r, const struct dl_ev_exit *ev)
+{
+	const struct dl_tree_proc *p = dl_tree_find(&r->tree, ev->h.pid);
+
+	if (p && (p->root || p->worker || !p->execed))
+		dl_rec_env_crash(r, ev->h.pid);
+	else
+		dl_rec_env_fail(r, ev->h.pid, HELPER_FAILED, ev->h.ts);
+}
+
 static int exit_seen(struct dl_recorder *r, const struct dl_ev_exit *ev)
 {
 	int err = 0;
 
-	/* Not of every helper that says "no" by its exit code. */
 	if (ev->code & 0x7f)
-		r->env_wanted = true;
+		dl_rec_env_crash(r, ev->h.pid);
 	if (!(ev->flags & DL_EX_LAST))
 		return 0;
+	if (ev->code & 0xff00)
+		failure_seen(r, ev);
 	if (ev->h.pid == r->root_pid) {
 		r->root_exited = true;
 		if (!r->has_status) {
@@ -207,7 +222,7 @@ static int sigbus_seen(struct dl_recorder *r, const struct dl_ev_sigbus_map *ev)
 	const struct dl_tree_proc *p = dl_tree_find(&r->tree, ev->h.pid);
 	int err;
 
-	r->env_wanted = true;
+	dl_rec_env_crash(r, ev->h.pid);
 	if (!p || (ev->fault_flags & DL_SB_FROM_PROC))
 		return 0;
 	if (!(ev->fault_flags & DL_SB_NO_VMA) && (ev->fs_total || !ev->file_ino))
@@ -279,12 +294,16 @@ int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev)
 		name_seen(r, (const void *)ev);
 		return 0;
 	case DL_EV_SIGNAL:
-		r->env_wanted |= is_crash(((const struct dl_ev_signal *)ev)->sig);
+		if (is_crash(((const struct dl_ev_signal *)ev)->sig))
+			dl_rec_env_crash(r, ((const struct dl_ev_signal *)ev)->target_pid);
 		return 0;
 	case DL_EV_SIGBUS_MAP:
 		return sigbus_seen(r, (const void *)ev);
 	case DL_EV_OOM_KILL:
-		r->env_wanted = true;
+		dl_rec_env_crash(r, ((const struct dl_ev_oom_kill *)ev)->target_pid);
+		return 0;
+	case DL_EV_SYSCALL_FAIL:
+		dl_rec_env_fail(r, ev->pid, (uint32_t)((const struct dl_ev_syscall_fail *)ev)->err, ev->ts);
 		return 0;
 	case DL_EV_GPU_DEVICE:
 		return r->watch ? dl_gpu_watch_device(r->watch, (const void *)ev) : 0;

@@ -212,7 +212,7 @@ static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 		err = dl_gpu_watch_emit(r->watch, &r->sink, false);
 	if (!err && r->sym)
 		err = dl_symbols_drain(r->sym, &r->sink);
-	if (!err && (now - r->env_ts >= ENV_NS || (r->env_wanted && now - r->env_ts >= ENV_CRASH_NS)))
+	if (!err && (now - r->env_ts >= ENV_NS || (r->env_wanted && now - r->env_crash_ts >= ENV_CRASH_NS)))
 		err = dl_rec_env_sample(r, r->env_wanted);
 	if (!err && now - l->second_ts >= DL_NS_PER_S)
 		err = every_second(r, l, now);
