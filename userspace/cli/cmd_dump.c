@@ -47,7 +47,8 @@ const struct dl_cmd dl_cmd_dump = {
 	.args = "[FILE]",
 	.summary = "Print the events of a recording",
 	.about = "Prints the events of a recording in the order of time, one a line: seconds since the start "
-		 "of the recording, CPU, process, thread (with a * when it is outside the recorded tree), kind, "
+		 "of the recording, CPU, process, thread (with a * when it is outside the recorded tree, a < when it only says again "
+		 "what was before a part of a recording), kind, "
 		 "fields. FILE is " DL_DEFAULT_TRACE " unless named.",
 	.examples = "dlbpf dump --kind signal,exit run.dlbpf\twho was killed, and by whom?\n"
 		    "dlbpf dump --tid 4301 --from 12 --to 12.5 run.dlbpf\twhat did one thread do?",

@@ -212,7 +212,7 @@ void dl_event_text(struct dl_str *out, const struct dl_event_fmt *fmt, const str
 	if (ev->cpu != DL_CPU_NONE)
 		snprintf(cpu, sizeof(cpu), "%u", ev->cpu);
 	dl_str_addf(out, "%14s %3s %7" PRIu32 " %7" PRIu32 "%s %-14s", at.s ? at.s : "", cpu, ev->pid,
-		    ev->tid, ev->flags & DL_HDR_FOREIGN ? "*" : " ", desc->name);
+		    ev->tid, ev->flags & DL_HDR_RESTATED ? "<" : ev->flags & DL_HDR_FOREIGN ? "*" : " ", desc->name);
 	for (size_t i = 0; i < desc->field_cnt; i++)
 		if (!is_filler(&desc->fields[i]))
 			add_field(out, fmt, &desc->fields[i], ev);
@@ -285,6 +285,8 @@ int dl_event_json(FILE *out, const struct dl_event_fmt *fmt, const struct dl_hdr
 	else
 		jb_null(&b, root, "cpu");
 	jb_bool(&b, root, "foreign", ev->flags & DL_HDR_FOREIGN);
+	if (ev->flags & DL_HDR_RESTATED)
+		jb_bool(&b, root, "restated", true);
 	fields = jb_object(&b, root, "fields");
 	names = jb_object(&b, root, "names");
 	for (size_t i = 0; i < desc->field_cnt; i++)

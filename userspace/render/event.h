@@ -22,7 +22,7 @@ void dl_event_text(struct dl_str *out, const struct dl_event_fmt *fmt, const str
 
 /*
  * A JSON object in one line: {"kind", "ts", "tid", "pid", "cpu", "foreign", "fields": {...},
- * "names": {...}} and "text" or "addrs" where the kind has a tail. Numbers are as in the file; what
+ * "names": {...}}, "restated" where it was only said again, and "text" or "addrs" where the kind has a tail. Numbers are as in the file; what
  * they are called, where they have a name, stands in "names". Written to out; 0 or -errno.
  */
 int dl_event_json(FILE *out, const struct dl_event_fmt *fmt, const struct dl_hdr *ev, struct dl_diag *d);
