@@ -81,6 +81,10 @@ static int read_segments(struct dl_elf *e, const Elf64_Ehdr *eh)
 			return -ENOEXEC;
 		if (ph.p_type == PT_NOTE && !e->build_id_sz)
 			find_build_id(e, &ph);
+		if (ph.p_type == PT_GNU_EH_FRAME && !e->eh_hdr_sz) {
+			e->eh_hdr_vaddr = ph.p_vaddr;
+			e->eh_hdr_sz = ph.p_filesz;
+		}
 		if (ph.p_type == PT_LOAD && e->load_cnt < DL_ELF_LOADS_MAX) {
 			e->load[e->load_cnt].vaddr = ph.p_vaddr;
 			e->load[e->load_cnt].off = ph.p_offset;
@@ -139,6 +143,7 @@ int dl_elf_read(struct dl_elf *ret, int fd)
 	if (memcmp(eh.e_ident, ELFMAG, SELFMAG) || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    eh.e_ident[EI_DATA] != ELFDATA2LSB)
 		return -ENOEXEC;
+	e.machine = eh.e_machine;
 	err = read_segments(&e, &eh);
 	if (err)
 		return err;

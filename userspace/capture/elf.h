@@ -23,6 +23,8 @@ struct dl_elf {
 	struct { uint64_t vaddr, off, sz; } load[DL_ELF_LOADS_MAX];
 	uint64_t sym_off, sym_cnt;	/* .symtab, else .dynsym; 0: no names */
 	uint64_t str_off, str_sz;
+	uint16_t machine;		/* EM_* */
+	uint64_t eh_hdr_vaddr, eh_hdr_sz;	/* .eh_frame_hdr; 0: none */
 };
 
 /* Reads the headers of a 64-bit file; -ENOEXEC when it is no such file or malformed. */

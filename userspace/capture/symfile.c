@@ -100,6 +100,24 @@ int64_t dl_symfiles_get(struct dl_symfiles *fs, int proc_fd, const struct dl_map
 	return (int64_t)fs->v.cnt - 1;
 }
 
+int64_t dl_symfiles_add(struct dl_symfiles *fs, int fd)
+{
+	struct dl_symfile *f = calloc(1, sizeof(*f)), **slot = f ? vec_push(&fs->v) : NULL;
+
+	if (!slot) {
+		free(f);
+		close(fd);
+		return -ENOMEM;
+	}
+	f->fd = fd;
+	if (dl_elf_read(&f->elf, fd)) {
+		close(fd);
+		f->fd = -1;
+	}
+	*slot = f;
+	return (int64_t)fs->v.cnt - 1;
+}
+
 int dl_symfile_known(const struct dl_symfile *f, uint64_t off, const char **ret_name,
 		     uint64_t *ret_into)
 {

@@ -48,6 +48,9 @@ void dl_symfiles_fini(struct dl_symfiles *fs);
 /* The file of an executable mapping; index, or -ENOMEM. */
 int64_t dl_symfiles_get(struct dl_symfiles *fs, int proc_fd, const struct dl_mapping *m);
 
+/* A file that is open already, and that is looked for by its index only; takes fd over. Index, or -ENOMEM. */
+int64_t dl_symfiles_add(struct dl_symfiles *fs, int fd);
+
 /* Is the function at this offset known? 1: yes, in *ret_name (NULL: there is none) and how far
  * into it; 0: it has to be looked up. */
 int dl_symfile_known(const struct dl_symfile *f, uint64_t off, const char **ret_name,
