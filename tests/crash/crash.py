@@ -50,7 +50,8 @@ class Crash:
     kernel: str = QUIET  # and with the kernel's log of the time
     core: str = ""  # and with a core file; "": none is asked for
     # What the machine says at once, without a trace and without output: "pid": asked for the trainer, which hangs;
-    # "machine": asked for nothing in particular, while the cgroup is still there. And how much that says.
+    # "machine": asked for nothing in particular, while the cgroup is still there; "place": the same in the training's
+    # mount namespace, as in a container that goes on. And how much that says.
     now: str = ""
     now_says: str = QUIET
     place: typing.Optional[typing.Callable] = None  # place() -> context manager with params and command(argv)

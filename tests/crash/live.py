@@ -240,21 +240,24 @@ def end_marked(truth):
         time.sleep(0.02)
 
 
-def ask_now(s, live):
+def ask_now(s, live, holder):
     """What dlbpf finds without a trace while what it is about is still there."""
+    inside = ["nsenter", "-t", str(holder.pid), "-m"] if holder else []
     pid = ["--pid", str(live.trainer)] if s.now == "pid" else []
     with open(os.path.join(live.folder, "now.json"), "w") as f, open(os.path.join(live.folder, "now.err"), "w") as err:
-        subprocess.run([dlbpf.DLBPF, "postmortem", "--json", *pid], stdin=subprocess.DEVNULL, stdout=f, stderr=err,
-                       timeout=60)
+        subprocess.run([*inside, dlbpf.DLBPF, "postmortem", "--json", *pid], stdin=subprocess.DEVNULL, stdout=f,
+                       stderr=err, timeout=60)
 
 
 def run(s, folder, python, torch, judge=True):
     """Records one run into the folder, and returns what was written down of it."""
     place = s.place() if s.place else crash_places.Place()
     with place:
-        live = Live(s, place, folder, python)
+        live, holder = Live(s, place, folder, python), None
         try:
             did = {}
+            if s.now == "place":  # its namespace stays
+                holder = subprocess.Popen(["nsenter", "-t", str(live.trainer), "-m", "sleep", "300"])
             if s.act:
                 live.wait_for("ready")
                 did = s.act(live) or {}
@@ -264,11 +267,14 @@ def run(s, folder, python, torch, judge=True):
                 live.record(s.late(live))
             status = live.wait()
             if s.now and judge:
-                ask_now(s, live)
+                ask_now(s, live, holder)
             live.kernel_log()
             lines = live.lines()
         finally:
             live.close()
+            if holder:
+                holder.kill()
+                holder.wait()
         return written_down(s, live, place, status, did, lines, torch)
 
 

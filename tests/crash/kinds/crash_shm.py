@@ -146,7 +146,7 @@ SCENARIOS = [
           form={"sharing": "file_system"}, kernel_ms=30),
     Crash("shm_full_allocation", "the same with a PyTorch that reserves memory first: an error, no signal (ENOSPC)",
           "shm-full", full, place=lambda: places.shm(SHM), numbers=sizes, check=needs_more, new=True, log=DECIDES,
-          said="No space left on device", trainer=1, kernel_ms=30),
+          said="No space left on device", trainer=1, kernel_ms=30, now="place", now_says=DECIDES),
     Crash("batch_lost_space", "the thread of a worker that sends batches finds no room in a /dev/shm of 16 MiB",
           "batch-lost", lost_for_space, place=lambda: places.shm(SHM), numbers={"shm.total": (SHM * MIB, SHM * MIB)},
           also={}, new=True, ends="hang", seconds=16, said="No space left on device", log=FITS, kernel_ms=30),
