@@ -11,6 +11,7 @@
 
 extern const struct dl_cmd dl_cmd_record;
 extern const struct dl_cmd dl_cmd_report;
+extern const struct dl_cmd dl_cmd_postmortem;
 extern const struct dl_cmd dl_cmd_info;
 extern const struct dl_cmd dl_cmd_dump;
 extern const struct dl_cmd dl_cmd_import;
@@ -19,6 +20,7 @@ extern const struct dl_cmd dl_cmd_check;
 
 int cmd_record(int argc, char **argv);
 int cmd_report(int argc, char **argv);
+int cmd_postmortem(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_import(int argc, char **argv);

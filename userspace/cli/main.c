@@ -16,6 +16,7 @@
 static const struct dl_cmd *const commands[] = {
 	&dl_cmd_record,
 	&dl_cmd_report,
+	&dl_cmd_postmortem,
 	&dl_cmd_info,
 	&dl_cmd_dump,
 	&dl_cmd_import,
@@ -26,18 +27,19 @@ static const struct dl_cmd *const commands[] = {
 static void print_usage(FILE *out)
 {
 	fputs("Usage: dlbpf COMMAND [OPTION]...\n\n"
-	      "Says why the GPU of a PyTorch training run waits.\n\n"
+	      "Says why the GPU of a PyTorch training run waits, and what killed it.\n\n"
 	      "Commands:\n", out);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
-	fputs("  help      Explain a command: dlbpf help COMMAND\n\n"
+		fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	fputs("  help       Explain a command: dlbpf help COMMAND\n\n"
 	      "Options:\n"
 	      "  -h, --help     print this help\n"
 	      "  -V, --version  print the version\n\n"
 	      "Examples:\n"
 	      "  sudo dlbpf record -p PID          record a running job until Ctrl-C\n"
 	      "  sudo dlbpf record -- python train.py\n"
-	      "  dlbpf report                      say why its GPU waited\n", out);
+	      "  dlbpf report                      say why its GPU waited\n"
+	      "  dlbpf postmortem                  say what killed it\n", out);
 }
 
 static const struct dl_cmd *find_command(const char *name)
