@@ -7,7 +7,9 @@
  * One program at the exit of every system call. What it costs the host while a recording goes on, on
  * every system call of every process: the way through the kernel's slow exit, which any user of
  * raw_syscalls switches on for all threads, and some twenty instructions here, which end at the result of
- * a call that went well. What would be cheaper, and why it is not used:
+ * a call that went well. Together that was 70 to 80 ns where getppid(2) takes 112 ns without (a virtual
+ * machine of 2026, 6.18): 1 % of a CPU that makes 130,000 calls a second; a failed open(2) of a recorded
+ * thread costs 0.3 us. What would be cheaper, and why it is not used:
  *   - fexit programs at the few functions that fail: refused where trampolines are (ftrace off, some
  *     arm64 before 6.0, our own test machines), inlined functions differ by kernel, and there are dozens.
  *   - syscalls:sys_exit_*, one perf event each: they switch on the same slow exit, pay for a filter
@@ -17,7 +19,7 @@
  *     pids.max.
  *   - fanotify for removed objects: no name of who did it, who lives for milliseconds ("rm"), and
  *     tmpfs has it since 5.13 only.
- * Where it cannot be attached, or is not wanted, everything else goes on and the trace says so.
+ * Where it cannot be attached, or is not wanted (--no-syscalls), everything else goes on and the trace says so.
  */
 #include "limit.bpf.h"
 #include "unlink.bpf.h"

@@ -66,13 +66,13 @@ time.sleep(1.5)
 """
 
 
-def record(where, source, shm=False):
+def record(where, source, *options, shm=False):
     command = [dlbpf.PYTHON, "-c", source]
     if shm:
         inner = f'mount -t tmpfs -o size={SHM_MIB}m tmpfs /dev/shm && exec "$@"'
         command = ["unshare", "--mount", "sh", "-c", inner, "-", *command]
     trace = os.path.join(where, "trace.dlbpf")
-    return trace, dlbpf.record(command, trace)
+    return trace, dlbpf.record(command, trace, options)
 
 
 def at_once(trace, kind, ts, **which):
@@ -120,7 +120,14 @@ def worker_ends_by_itself(where):
           "memory of 0 bytes was told of a process that had ended")
 
 
-CASES = {f.__name__: f for f in (shm_is_full, descriptors_run_out, worker_ends_by_itself)}
+def not_asked_for(where):
+    trace, _ = record(where, DESCRIPTORS, "--no-syscalls")
+    equal(dlbpf.dump(trace, "syscall_fail"), [], "failures in spite of --no-syscalls")
+    said = [e["text"] for e in dlbpf.dump(trace, "absent") if "--no-syscalls" in e["text"]]
+    equal(len(said), 1, "what the trace says of it")
+
+
+CASES = {f.__name__: f for f in (shm_is_full, descriptors_run_out, worker_ends_by_itself, not_asked_for)}
 
 
 def main():

@@ -126,7 +126,7 @@ static void say_absent(const struct dl_kernel *k, int i, char *why, size_t sz)
 	if (r->attach == DL_AT_SAMPLE && !k->opts.sample_hz)
 		snprintf(why, sz, "on-CPU samples were not asked for (--sample-hz 0)");
 	else if (r->source == DL_SRC_SYSCALLS && k->opts.no_syscalls)
-		snprintf(why, sz, "failed system calls were not asked for");
+		snprintf(why, sz, "failed system calls were not asked for (--no-syscalls)");
 	else if (k->bad[i])
 		snprintf(why, sz, "the kernel's verifier refused %s", r->name);
 	else if (r->tracepoint && dl_features_tp_args(&k->feat, r->tracepoint) < 0)

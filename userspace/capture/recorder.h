@@ -49,6 +49,7 @@ struct dl_record_opts {
 	uint32_t sample_hz;
 	uint32_t gpu_mode;		/* enum dl_gpu_mode, of the collector */
 	uint32_t uprobes;		/* enum dl_gpu_mode, where there is none */
+	bool no_syscalls;		/* no failed system calls */
 	bool inject;			/* load the collector where it is missing */
 	bool verbose;
 	const char *record_args;	/* for the trace's description */

@@ -34,7 +34,7 @@ struct record_opts {
 	uint64_t pid, duration_ns, max_sz, sample_hz;
 	const char *path;
 	int gpu;
-	bool no_uprobes, quiet, verbose, no_report, as_root, inject;
+	bool no_uprobes, no_syscalls, quiet, verbose, no_report, as_root, inject;
 	struct dl_keep_args keep;
 };
 
@@ -74,6 +74,10 @@ static const struct dl_opt options[] = {
 		  "the default), full (every call); uprobes: std, but never by CUPTI" },
 	{ .name = "no-uprobes", .kind = DL_OPT_FLAG, OFF(no_uprobes),
 	  .help = "do not probe the CUDA calls of processes without a collector" },
+	{ .name = "no-syscalls", .kind = DL_OPT_FLAG, OFF(no_syscalls),
+	  .help = "do not watch for system calls that fail for want of something: spares every system call "
+		  "of the machine some 80 ns; a death for want of room, descriptors or processes then goes "
+		  "unexplained" },
 	{ .name = "inject", .kind = DL_OPT_FLAG, OFF(inject),
 	  .help = "load the collector into processes that use CUDA without it: see docs/GPU.md for what "
 		  "is refused" },
@@ -306,6 +310,7 @@ int cmd_record(int argc, char **argv)
 		.keep = o.keep.keep ? &keep : NULL,
 		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
 		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
+		.no_syscalls = o.no_syscalls,
 		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,
 		.inject = o.inject,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
