@@ -187,6 +187,16 @@ enum dl_sample_mode {
 	DL_SAMPLE_KERNEL = 1,
 };
 
+/* Where the frames of a native stack end. */
+enum dl_stack_end {
+	DL_STACK_BASE = 0,	/* at the stack's end: it is whole */
+	DL_STACK_MEMORY,	/* memory behind it was not kept */
+	DL_STACK_NO_INFO,	/* nothing tells who called */
+	DL_STACK_BROKEN,	/* what tells cannot be true */
+	DL_STACK_FULL,		/* there are more than are kept */
+	DL_STACK_TIME,		/* it took too long */
+};
+
 enum dl_gpu_state {
 	DL_GPU_NONE = 0,
 	DL_GPU_COLLECTOR,	/* CUPTI, through libdlbpf_cupti.so */

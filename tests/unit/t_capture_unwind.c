@@ -125,7 +125,7 @@ static void regs_of(struct dl_unwind_regs *ret, const ucontext_t *uc)
 /* What was found by the innermost of the functions below. */
 static struct dl_frame frames[FRAMES];
 static size_t frame_cnt;
-static enum dl_unwind_end frame_end;
+static enum dl_stack_end frame_end;
 static void *truth[FRAMES];
 static int truth_cnt;
 static uint64_t stack_base;	/* its end in memory */
@@ -198,7 +198,7 @@ static void same_as_libgcc(int least)
 	/* Both began in probe(), at different instructions. */
 	for (int i = 1; i < truth_cnt; i++)
 		CHECK_EQ(frames[i].pc, (uintptr_t)truth[i]);
-	CHECK_EQ(frame_end, DL_UNWIND_BASE);
+	CHECK_EQ(frame_end, DL_STACK_BASE);
 	CHECK_EQ(frames[0].how, DL_FRAME_REGS);
 	CHECK_EQ(frames[1].how, DL_FRAME_CFI);
 }
@@ -230,7 +230,7 @@ TEST(stack_that_is_cut)
 	limit_stack();
 	stack_cut = 2048;
 	down(20);
-	CHECK_EQ(frame_end, DL_UNWIND_MEMORY);
+	CHECK_EQ(frame_end, DL_STACK_MEMORY);
 	CHECK(frame_cnt > 3 && (int)frame_cnt < truth_cnt);
 	for (size_t i = 1; i < frame_cnt; i++)
 		CHECK_EQ(frames[i].pc, (uintptr_t)truth[i]);
@@ -242,7 +242,7 @@ TEST(more_frames_than_asked_for)
 	limit_stack();
 	down(100);
 	CHECK_EQ(frame_cnt, FRAMES);
-	CHECK_EQ(frame_end, DL_UNWIND_FULL);
+	CHECK_EQ(frame_end, DL_STACK_FULL);
 }
 
 TEST(time_is_over)
@@ -255,7 +255,7 @@ TEST(time_is_over)
 	CHECK(u && !getcontext(&uc));
 	regs_of(&regs, &uc);
 	CHECK_EQ(dl_unwind(u, &regs, &own, 0, frames, FRAMES, &frame_end), 1);
-	CHECK_EQ(frame_end, DL_UNWIND_TIME);
+	CHECK_EQ(frame_end, DL_STACK_TIME);
 	dl_unwinder_free(u);
 }
 
@@ -363,7 +363,7 @@ TEST(out_of_a_handler)
 	CHECK_EQ(frames[behind].how, DL_FRAME_SIGNAL);
 	CHECK(frames[behind].exact);
 	CHECK(code_own(NULL, frames[behind].pc, &e, &vaddr));
-	CHECK_EQ(frame_end, DL_UNWIND_BASE);
+	CHECK_EQ(frame_end, DL_STACK_BASE);
 }
 
 TEST(call_to_nowhere)
@@ -379,7 +379,7 @@ TEST(call_to_nowhere)
 	CHECK_EQ(frames[at].pc, 64);
 	CHECK_EQ(frames[at + 1].how, DL_FRAME_CALL);
 	CHECK(frames[at + 1].pc >= (uintptr_t)jump_to && frames[at + 1].pc < (uintptr_t)jump_to + 64);
-	CHECK_EQ(frame_end, DL_UNWIND_BASE);
+	CHECK_EQ(frame_end, DL_STACK_BASE);
 }
 
 /* What is no frame of a signal is not taken for one. */

@@ -200,7 +200,7 @@ TEST(null_pointer)
 	CHECK_EQ(core->last.addr, 0x40);
 	CHECK_EQ(core->first.sig, 0);
 	check_frames(&core->threads.v[0], write_frames, "t_forensic_core");
-	CHECK_EQ(core->threads.v[0].end, DL_UNWIND_BASE);
+	CHECK_EQ(core->threads.v[0].end, DL_STACK_BASE);
 	CHECK_HAS(core->program, "t_forensic_core");
 	CHECK_HAS(core->cmdline, "t_forensic_core");
 	CHECK_EQ(core->missing.cnt, 0);
@@ -309,7 +309,7 @@ TEST(endless_recursion)
 	struct dl_core *core = core_of(t_recurse, 1);
 	struct dl_postmortem *pm = post_mortem(core);
 
-	CHECK_EQ(core->threads.v[0].end, DL_UNWIND_FULL);
+	CHECK_EQ(core->threads.v[0].end, DL_STACK_FULL);
 	CHECK_EQ(pm->death, DL_DEATH_SEGFAULT);
 	CHECK_HAS(pm->text, "ran out of stack");
 	end(core, pm);

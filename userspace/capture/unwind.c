@@ -75,20 +75,23 @@ static void take_words(struct dl_unwind_regs *regs, const int8_t *numbers, const
 	regs->pc = regs->r[X86_RA];
 }
 
-bool dl_unwind_regs(struct dl_unwind_regs *ret, uint16_t machine, const uint64_t *words, size_t cnt)
+bool dl_unwind_regs(struct dl_unwind_regs *ret, uint16_t machine, const void *words, size_t cnt)
 {
+	const size_t want = machine == EM_X86_64 ? DL_UNWIND_X86_WORDS : DL_UNWIND_ARM64_WORDS;
+	uint64_t w[DL_UNWIND_ARM64_WORDS];
+
 	*ret = (struct dl_unwind_regs){ .machine = machine };
-	if (machine == EM_X86_64 && cnt >= DL_UNWIND_X86_WORDS) {
-		take_words(ret, x86_numbers, words, DL_UNWIND_X86_WORDS);
+	if ((machine != EM_X86_64 && machine != EM_AARCH64) || cnt < want)
+		return false;
+	memcpy(w, words, want * sizeof(*w));
+	if (machine == EM_X86_64) {
+		take_words(ret, x86_numbers, w, DL_UNWIND_X86_WORDS);
 		return true;
 	}
-	if (machine == EM_AARCH64 && cnt >= DL_UNWIND_ARM64_WORDS) {
-		for (int i = 0; i <= ARM_SP; i++)
-			set(ret, i, words[i]);
-		ret->pc = words[ARM_SP + 1];
-		return true;
-	}
-	return false;
+	for (int i = 0; i <= ARM_SP; i++)
+		set(ret, i, w[i]);
+	ret->pc = w[ARM_SP + 1];
+	return true;
 }
 
 static int sp_number(const struct dl_unwind_regs *regs)
@@ -372,7 +375,7 @@ struct step {
 	struct dl_frame *frame;		/* that the registers are of */
 };
 
-enum { STEP_OK = -1 };	/* else enum dl_unwind_end */
+enum { STEP_OK = -1 };	/* else enum dl_stack_end */
 
 /* One register of the caller. */
 static bool caller_reg(const struct step *s, const struct dl_cfi_rule *rule, int number, uint64_t cfa, uint64_t *ret)
@@ -417,15 +420,15 @@ static int step_cfi(struct step *s, const struct dl_elf *e, uint64_t vaddr)
 	uint64_t cfa;
 
 	if (dl_cfi_find(row, e, vaddr))
-		return DL_UNWIND_NO_INFO;
+		return DL_STACK_NO_INFO;
 	if (row->signal) {
 		s->frame->trampoline = true;
 		return STEP_OK;
 	}
 	if (row->rules.reg[row->ra].how == DL_CFI_UNDEFINED)
-		return DL_UNWIND_BASE;
+		return DL_STACK_BASE;
 	if (!find_cfa(s, &row->rules.cfa, &cfa))
-		return DL_UNWIND_BROKEN;
+		return DL_STACK_BROKEN;
 	for (int i = 0; i < DL_CFI_REGS; i++) {
 		const struct dl_cfi_rule *rule = &row->rules.reg[i];
 		uint64_t val;
@@ -435,7 +438,7 @@ static int step_cfi(struct step *s, const struct dl_elf *e, uint64_t vaddr)
 		else if (caller_reg(s, rule, i, cfa, &val))
 			set(&to, i, val);
 		else if (i == row->ra)
-			return rule->how == DL_CFI_OFFSET ? DL_UNWIND_MEMORY : DL_UNWIND_BROKEN;
+			return rule->how == DL_CFI_OFFSET ? DL_STACK_MEMORY : DL_STACK_BROKEN;
 	}
 	to.pc = code_addr(&to, to.r[row->ra]);
 	s->regs = to;
@@ -458,12 +461,12 @@ static int step_pointer(struct step *s)
 	uint64_t pair[2];
 
 	if (!known(&s->regs, fp) || at < dl_unwind_sp(&s->regs) || at & 7)
-		return DL_UNWIND_NO_INFO;
+		return DL_STACK_NO_INFO;
 	if (!s->ops->read(s->ops->arg, at, pair, sizeof(pair)))
-		return DL_UNWIND_NO_INFO;
+		return DL_STACK_NO_INFO;
 	pair[1] = code_addr(&s->regs, pair[1]);
 	if (!is_code(s, pair[1]))
-		return DL_UNWIND_NO_INFO;
+		return DL_STACK_NO_INFO;
 	s->regs.valid = 0;
 	set(&s->regs, fp, pair[0]);
 	set(&s->regs, sp_number(&s->regs), at + sizeof(pair));
@@ -478,10 +481,10 @@ static int step_call(struct step *s)
 	uint64_t pc = s->regs.r[ARM_LR];
 
 	if (s->regs.machine == EM_X86_64 && !read_word(s->ops, sp, &pc))
-		return DL_UNWIND_MEMORY;
+		return DL_STACK_MEMORY;
 	pc = code_addr(&s->regs, pc);
 	if (!is_code(s, pc))
-		return DL_UNWIND_NO_INFO;
+		return DL_STACK_NO_INFO;
 	if (s->regs.machine == EM_X86_64)
 		set(&s->regs, X86_RSP, sp + sizeof(pc));
 	s->regs.pc = pc;
@@ -493,7 +496,7 @@ static int step_signal(struct step *s)
 	struct dl_sigframe sf;
 
 	if (!dl_sigframe_read(&sf, s->regs.machine, s->ops, dl_unwind_sp(&s->regs)))
-		return DL_UNWIND_BROKEN;
+		return DL_STACK_BROKEN;
 	s->regs = sf.regs;
 	return STEP_OK;
 }
@@ -504,11 +507,11 @@ static int step(struct step *s, enum dl_frame_how *ret_how)
 	const struct dl_elf *e = NULL;
 	const uint64_t pc = s->regs.pc;
 	uint64_t vaddr = 0;
-	int err = DL_UNWIND_NO_INFO;
+	int err = DL_STACK_NO_INFO;
 
 	if (!s->ops->code(s->ops->arg, pc, &e, &vaddr) && !is_code(s, pc)) {
 		*ret_how = DL_FRAME_CALL;
-		return s->frame->exact ? step_call(s) : DL_UNWIND_NO_INFO;
+		return s->frame->exact ? step_call(s) : DL_STACK_NO_INFO;
 	}
 	*ret_how = DL_FRAME_CFI;
 	/* The trampoline was not called: its first instruction is the return address, and that is what
@@ -521,7 +524,7 @@ static int step(struct step *s, enum dl_frame_how *ret_how)
 	} else if (s->ops->code(s->ops->arg, pc - 1, &e, &vaddr)) {
 		err = e ? step_cfi(s, e, vaddr) : err;
 	}
-	if (err == DL_UNWIND_NO_INFO) {
+	if (err == DL_STACK_NO_INFO) {
 		*ret_how = DL_FRAME_POINTER;
 		err = step_pointer(s);
 	}
@@ -542,16 +545,16 @@ static int next(struct step *s, enum dl_frame_how *ret_how)
 	if (err != STEP_OK || *ret_how == DL_FRAME_SIGNAL)
 		return err;
 	if (!s->regs.pc)
-		return DL_UNWIND_BASE;
+		return DL_STACK_BASE;
 	/* Only the innermost function, or one that was interrupted, may have no frame of its own. */
 	sp = dl_unwind_sp(&s->regs);
 	if (sp < f->sp || (sp == f->sp && (!f->exact || s->regs.pc == f->pc)))
-		return DL_UNWIND_BROKEN;
+		return DL_STACK_BROKEN;
 	return STEP_OK;
 }
 
 size_t dl_unwind(struct dl_unwinder *u, const struct dl_unwind_regs *regs, const struct dl_unwind_ops *ops,
-		 uint64_t deadline, struct dl_frame *frames, size_t max, enum dl_unwind_end *ret_end)
+		 uint64_t deadline, struct dl_frame *frames, size_t max, enum dl_stack_end *ret_end)
 {
 	struct step s = { .u = u, .ops = ops, .regs = *regs };
 	enum dl_frame_how how = DL_FRAME_REGS;
@@ -562,9 +565,9 @@ size_t dl_unwind(struct dl_unwinder *u, const struct dl_unwind_regs *regs, const
 		s.frame = &frames[cnt++];
 		*s.frame = (struct dl_frame){ .pc = s.regs.pc, .sp = dl_unwind_sp(&s.regs), .how = (uint8_t)how,
 					      .exact = how == DL_FRAME_REGS || how == DL_FRAME_SIGNAL };
-		end = dl_now_ns() >= deadline ? (int)DL_UNWIND_TIME : next(&s, &how);
+		end = dl_now_ns() >= deadline ? (int)DL_STACK_TIME : next(&s, &how);
 	}
 	if (ret_end)
-		*ret_end = end == STEP_OK ? DL_UNWIND_FULL : (enum dl_unwind_end)end;
+		*ret_end = end == STEP_OK ? DL_STACK_FULL : (enum dl_stack_end)end;
 	return cnt;
 }

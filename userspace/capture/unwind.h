@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <dlbpf/event.h>
+
 #include "capture/cfi.h"
 
 struct dl_elf;
@@ -33,10 +35,10 @@ enum {
 };
 
 /*
- * From the words of the kernel's struct pt_regs, which begin as ptrace's user registers do (x86-64:
+ * From cnt words of 64 bits of the kernel's struct pt_regs, which begin as ptrace's user registers do (x86-64:
  * struct user_regs_struct, r15 first; arm64: struct user_pt_regs). False: another machine, or too few.
  */
-bool dl_unwind_regs(struct dl_unwind_regs *ret, uint16_t machine, const uint64_t *words, size_t cnt);
+bool dl_unwind_regs(struct dl_unwind_regs *ret, uint16_t machine, const void *words, size_t cnt);
 uint64_t dl_unwind_sp(const struct dl_unwind_regs *regs);
 
 /* Where a frame was found from. */
@@ -66,15 +68,6 @@ struct dl_unwind_ops {
 	void *arg;
 };
 
-enum dl_unwind_end {
-	DL_UNWIND_BASE = 0,	/* at the end of the stack */
-	DL_UNWIND_MEMORY,	/* memory is missing */
-	DL_UNWIND_NO_INFO,	/* nothing tells who called */
-	DL_UNWIND_BROKEN,	/* what tells cannot be true */
-	DL_UNWIND_FULL,		/* more than max frames */
-	DL_UNWIND_TIME,
-};
-
 struct dl_unwinder;
 
 struct dl_unwinder *dl_unwinder_new(void);	/* NULL no memory */
@@ -82,7 +75,7 @@ void dl_unwinder_free(struct dl_unwinder *u);
 
 /* Innermost first; how many, at least 1 when max is. Until deadline (CLOCK_MONOTONIC). ret_end may be NULL. */
 size_t dl_unwind(struct dl_unwinder *u, const struct dl_unwind_regs *regs, const struct dl_unwind_ops *ops,
-		 uint64_t deadline, struct dl_frame *frames, size_t max, enum dl_unwind_end *ret_end);
+		 uint64_t deadline, struct dl_frame *frames, size_t max, enum dl_stack_end *ret_end);
 
 /*
  * What a signal's frame on the stack holds: the siginfo that the kernel gave to the handler, and the

@@ -45,7 +45,7 @@ struct dl_core_thread {
 	uint64_t sp;
 	struct dl_unwind_regs regs;
 	DL_VEC(struct dl_core_frame) frames;	/* innermost first; of the dying thread from the first signal on */
-	uint8_t end;		/* enum dl_unwind_end */
+	uint8_t end;		/* enum dl_stack_end */
 };
 
 struct dl_core_signal {

@@ -202,7 +202,7 @@ static bool is_stack_overflow(const struct dl_core_judging *j)
 {
 	const uint64_t sp = dl_unwind_sp(&j->thread->regs), addr = j->sig->addr;
 
-	return j->sig->has_addr && addr < sp + NULL_PAGE && addr + NEAR_SP > sp && j->thread->end == DL_UNWIND_FULL;
+	return j->sig->has_addr && addr < sp + NULL_PAGE && addr + NEAR_SP > sp && j->thread->end == DL_STACK_FULL;
 }
 
 static void judge_segv(struct dl_core_judging *j)

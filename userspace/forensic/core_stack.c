@@ -248,7 +248,7 @@ static int set_frames(struct work *w, struct dl_core_thread *t, const struct dl_
 
 static size_t unwind(struct work *w, struct dl_core_thread *t)
 {
-	enum dl_unwind_end end;
+	enum dl_stack_end end;
 	const size_t cnt = dl_unwind(w->u, &t->regs, &w->ops, w->deadline, w->frames, FRAMES_MAX, &end);
 
 	t->end = (uint8_t)end;

@@ -56,6 +56,11 @@ static const struct dl_enum_name sigbus_flag[] = {
 	{ DL_SB_HUGETLB, "hugetlb" }, { DL_SB_PAST_END, "past_end" }, { DL_SB_FROM_PROC, "from_proc" },
 };
 
+static const struct dl_enum_name stack_end[] = {
+	{ DL_STACK_BASE, "base" }, { DL_STACK_MEMORY, "memory" }, { DL_STACK_NO_INFO, "no_info" },
+	{ DL_STACK_BROKEN, "broken" }, { DL_STACK_FULL, "full" }, { DL_STACK_TIME, "time" },
+};
+
 static const struct dl_enum_name oom_flag[] = {
 	{ DL_OOM_MEMCG, "memcg" }, { DL_OOM_FOREIGN, "foreign" },
 };
@@ -211,7 +216,7 @@ static const struct dl_enum tables[] = {
 	TABLE(gpu_link_flag), TABLE(gpu_sample_flag), TABLE(gpu_dir),
 	TABLE(gpu_mem), TABLE(gpu_sync_type), TABLE(gpu_domain), TABLE(gpu_call), TABLE(ring),
 	TABLE(loss_cause), TABLE(source), TABLE(mark), TABLE(task_state), TABLE(clone_flag),
-	TABLE(signal_result), TABLE(file_magic), TABLE(span_kind),
+	TABLE(signal_result), TABLE(file_magic), TABLE(span_kind), TABLE(stack_end),
 };
 
 /* Fields whose meaning names no enumeration of ours. */

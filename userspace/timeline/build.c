@@ -297,6 +297,7 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_OOM_KILL] = on_crash,
 	[DL_EV_SYSCALL_FAIL] = on_crash,
 	[DL_EV_SHM_UNLINK] = on_crash,
+	[DL_EV_CRASH_STACK] = on_crash,
 	[DL_EV_SAMPLE] = on_sample,
 	[DL_EV_MMAP] = on_mmap,
 	[DL_EV_STACK] = on_stack,
