@@ -117,6 +117,26 @@ struct dl_cuda_call {
 	__u32 flags;		/* enum dl_cuda_flag */
 };
 
+/*
+ * What the kernel side copies of a thread that got a signal by its own doing: raw memory of the process,
+ * which the recorder unwinds into a CRASH_STACK and forgets. A record of the ring only, above all events.
+ */
+#define DL_KIND_FAULT_STACK DL_EV_MAX
+#define DL_FAULT_WORDS 36	/* of struct pt_regs, from its beginning */
+#define DL_FAULT_CHUNK 512
+#define DL_FAULT_STACK_SZ (32 * DL_FAULT_CHUNK)
+
+struct dl_fault_stack {
+	struct dl_hdr h;
+	__s32 sig;
+	__s32 code;
+	__u64 addr;		/* si_addr of a fault */
+	__u32 words;		/* of regs that are there */
+	__u32 stack_sz;		/* bytes of stack that are there */
+	__u64 regs[DL_FAULT_WORDS];
+	__u8 stack[DL_FAULT_STACK_SZ];	/* from the stack pointer on */
+};
+
 struct dl_losses {
 	__u64 cnt[DL_EV_MAX];	/* by kind; the map's key is enum dl_loss_cause */
 };

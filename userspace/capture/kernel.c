@@ -95,6 +95,11 @@ int dl_kernel_drain(struct dl_kernel *k)
 	return k->drained;
 }
 
+uint32_t dl_kernel_stack_id(struct dl_kernel *k)
+{
+	return ++k->stack_next;
+}
+
 int dl_kernel_fd(const struct dl_kernel *k)
 {
 	return ring_buffer__epoll_fd(k->crash);
@@ -114,6 +119,7 @@ static bool is_crash_kind(unsigned int kind)
 	case DL_EV_OOM_KILL:
 	case DL_EV_SYSCALL_FAIL:
 	case DL_EV_SHM_UNLINK:
+	case DL_EV_CRASH_STACK:
 		return true;
 	}
 	return false;

@@ -34,8 +34,11 @@ int dl_kernel_remove_target(struct dl_kernel *k, uint32_t pid);
 /* A descriptor that polls readable when crash or lifecycle events are waiting. */
 int dl_kernel_fd(const struct dl_kernel *k);
 
-/* Emits all that waits in the rings. Returns the number of events, or -errno of the sink. */
+/* Emits all that waits in the rings, DL_KIND_FAULT_STACK included. The number of events, or -errno of the sink. */
 int dl_kernel_drain(struct dl_kernel *k);
+
+/* A STACK.id for a stack that somebody else emits. */
+uint32_t dl_kernel_stack_id(struct dl_kernel *k);
 
 /* Emits LOSS events for counters that grew since the last call; *ret_total: all losses so far. */
 int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);

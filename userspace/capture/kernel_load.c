@@ -27,7 +27,7 @@
 
 enum { G_SWITCH, G_WAKE, G_WAKE_NEW, G_FORK, G_EXEC, G_EXIT, G_RENAME, G_SIGNAL, G_DELIVER, G_SIGBUS, G_OOM,
        G_OOM_SIGNAL, G_RECLAIM_BEGIN, G_RECLAIM_END, G_MEMCG_BEGIN, G_MEMCG_END, G_ISSUE, G_COMPLETE, G_MAJOR, G_SAMPLE,
-       G_CUDA_ENTER, G_CUDA_LEAVE, G_FAIL };
+       G_CUDA_ENTER, G_CUDA_LEAVE, G_FAIL, G_FAULT_STACK };
 
 const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_switch), "sched_switch", 4, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
@@ -45,6 +45,7 @@ const struct dl_prog_rule dl_prog_rules[] = {
 	{ PROG(dl_sigbus_rb), "signal_generate", 3, DL_FEAT_VMA_RB, G_SIGBUS, DL_SRC_SIGNALS, DL_EV_SIGBUS_MAP,
 	  DL_AT_TP, false },
 	{ PROG(dl_sigbus), "signal_generate", 3, 0, G_SIGBUS, DL_SRC_SIGNALS, DL_EV_SIGBUS_MAP, DL_AT_TP, false },
+	{ PROG(dl_fault_stack), "signal_generate", 5, 0, G_FAULT_STACK, DL_SRC_SIGNALS, DL_EV_CRASH_STACK, DL_AT_TP, false },
 	{ PROG(dl_oom), "mark_victim", 2, 0, G_OOM, DL_SRC_OOM, DL_EV_OOM_KILL, DL_AT_TP, false },
 	{ PROG(dl_oom_pid), "mark_victim", 1, 0, G_OOM, DL_SRC_OOM, DL_EV_OOM_KILL, DL_AT_TP, false },
 	{ PROG(dl_oom_signal), "signal_generate", 3, 0, G_OOM_SIGNAL, DL_SRC_OOM, DL_EV_OOM_KILL, DL_AT_TP, false },

@@ -46,6 +46,10 @@ static int rec_emit(struct dl_sink *sink, const struct dl_hdr *ev)
 	struct dl_recorder *r = (struct dl_recorder *)sink;
 	int err;
 
+	if (ev->kind == DL_KIND_FAULT_STACK) {	/* the target's memory: not for the file */
+		dl_rec_fault_stack(r, (const void *)ev);
+		return 0;
+	}
 	if (!r->w && !r->keep)
 		return keep_early(r, ev);
 	if (r->write_err)

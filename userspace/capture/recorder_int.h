@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <dlbpf/bpf_shared.h>
+
 #include "base/map.h"
 #include "base/str.h"
 #include "base/vec.h"
@@ -111,6 +113,9 @@ int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags
 
 /* After an event has been written. */
 int dl_rec_on_event(struct dl_recorder *r, const struct dl_hdr *ev);
+
+/* A thread got a fatal signal by its own doing: its stack becomes a CRASH_STACK, a little later. */
+void dl_rec_fault_stack(struct dl_recorder *r, const struct dl_fault_stack *fs);
 
 /* Looks that are due. */
 int dl_rec_due_looks(struct dl_recorder *r, uint64_t now);

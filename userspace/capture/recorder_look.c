@@ -259,10 +259,20 @@ static void stack_seen(struct dl_recorder *r, const struct dl_ev_stack *ev)
 	const size_t kernel = ev->kernel_cnt < have ? ev->kernel_cnt : have;
 	const size_t user = ev->user_cnt < have - kernel ? ev->user_cnt : have - kernel;
 
+	if (ev->h.tid)
+		return;		/* a crash's: its names have been asked for */
 	for (size_t i = 0; i < kernel; i++)
 		want(r, 0, addrs[i], true);
 	for (size_t i = 0; i < user && ev->h.pid; i++)
 		want(r, ev->h.pid, addrs[kernel + i], i == 0);
+}
+
+void dl_rec_fault_stack(struct dl_recorder *r, const struct dl_fault_stack *fs)
+{
+	const struct dl_tree_proc *p = dl_tree_find(&r->tree, fs->h.pid);
+
+	if (r->sym && r->k && fs->h.size == sizeof(*fs))	/* told as loss by its counter */
+		dl_symbols_crash(r->sym, fs, dl_kernel_stack_id(r->k), p ? p->fd : -1);
 }
 
 /* The collector's thread appears: there is a ring to be found, before the first kernels run. */

@@ -16,6 +16,7 @@
 #include "base/map.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "capture/faultstack.h"
 #include "capture/kallsyms.h"
 #include "capture/proc.h"
 #include "capture/symfile.h"
@@ -37,7 +38,7 @@ enum {
 #define RESCAN_NS (2 * DL_NS_PER_S)
 #define RESCAN_MAX_NS (256 * DL_NS_PER_S)
 
-enum req_op { REQ_SCAN, REQ_FORK, REQ_EXEC, REQ_EXIT, REQ_ADDR };
+enum req_op { REQ_SCAN, REQ_FORK, REQ_EXEC, REQ_EXIT, REQ_ADDR, REQ_CRASH };
 
 struct req {
 	enum req_op op;
@@ -45,6 +46,7 @@ struct req {
 	int fd;
 	uint64_t addr;
 	bool executed;
+	struct dl_fault_stack *fs;	/* owned */
 };
 
 struct proc {
@@ -222,11 +224,12 @@ static void want_kernel(struct dl_symbols *s, uint64_t addr)
 		emit_symbol(s, 0, addr, into, 0, name);
 }
 
-/* 0: done, or noted in its file; -ENOENT: the mapping is not known. */
-static int want_user(struct dl_symbols *s, uint32_t pid, uint64_t addr)
+/* 0: done, or noted in its file; -ENOENT: the mapping is not known. back: what is looked for lies so many
+ * bytes before the address: a call may be the last instruction of its function. */
+static int want_user(struct dl_symbols *s, uint32_t pid, uint64_t addr, uint32_t back)
 {
 	const struct proc *p = find_proc(s, pid);
-	const struct dl_seg *seg = p ? dl_space_find(p->space, addr) : NULL;
+	const struct dl_seg *seg = p ? dl_space_find(p->space, addr - back) : NULL;
 	struct dl_symfile *f;
 	struct dl_symwant *w;
 	const char *name;
@@ -237,16 +240,16 @@ static int want_user(struct dl_symbols *s, uint32_t pid, uint64_t addr)
 	if (seg->file == DL_NO_FILE)
 		return 0;
 	f = s->files.v.v[seg->file];
-	off = addr - seg->start + seg->off;
+	off = addr - back - seg->start + seg->off;
 	if (dl_symfile_known(f, off, &name, &into)) {
 		if (name)
-			emit_symbol(s, pid, addr, into, off, name);
+			emit_symbol(s, pid, addr, into + back, off + back, name);
 		return 0;
 	}
 	w = vec_push(&f->wanted);
 	if (!w)
 		return 0;
-	*w = (struct dl_symwant){ off, addr, pid };
+	*w = (struct dl_symwant){ off, addr, pid, back };
 	s->any_wanted = true;
 	return 0;
 }
@@ -269,11 +272,11 @@ static void retry_waiting(struct dl_symbols *s)
 		struct waiting w = s->waiting.v[i];
 		struct proc *p = find_proc(s, w.pid);
 
-		if (!want_user(s, w.pid, w.addr))
+		if (!want_user(s, w.pid, w.addr, 0))
 			continue;
 		if (p && p->fd >= 0 && now - p->scan_ts >= p->rescan_ns) {
 			scan_proc(s, p);
-			if (!want_user(s, w.pid, w.addr))
+			if (!want_user(s, w.pid, w.addr, 0))
 				continue;
 		}
 		if (++w.tries < TRIES_MAX)
@@ -296,10 +299,34 @@ static void resolve_all(struct dl_symbols *s)
 			uint64_t into;
 
 			if (dl_symfile_known(f, w->off, &name, &into) && name)
-				emit_symbol(s, w->pid, w->addr, into, w->off, name);
+				emit_symbol(s, w->pid, w->addr, into + w->back, w->off + w->back, name);
 		}
 		vec_free(&f->wanted);
 	}
+}
+
+/* --- the thread's side: crashes ---------------------------------------------------------------- */
+
+/* The process may still be there, held up by its handler or by the dump of its core; then what it has
+ * mapped meanwhile is seen. */
+static void unwind_crash(struct dl_symbols *s, const struct req *r)
+{
+	struct dl_frame frames[DL_FAULT_FRAMES_MAX];
+	struct proc *p = r->fd >= 0 ? get_proc(s, r->pid) : find_proc(s, r->pid);
+	enum dl_stack_end end;
+	int64_t cnt;
+
+	if (p && p->fd < 0)
+		p->fd = r->fd;
+	else if (r->fd >= 0)
+		close(r->fd);
+	if (p && p->fd >= 0)
+		scan_proc(s, p);
+	cnt = dl_fault_unwind(r->fs, p ? p->space : NULL, &s->files, frames, &end);
+	dl_fault_emit(&s->sink, r->fs, r->child, frames, cnt > 0 ? (size_t)cnt : 0, end);
+	for (int64_t i = 0; i < cnt; i++)
+		want_user(s, r->pid, frames[i].pc, frames[i].exact ? 0 : 1);
+	free(r->fs);
 }
 
 /* --- the thread -------------------------------------------------------------------------------- */
@@ -353,8 +380,11 @@ static void handle(struct dl_symbols *s, struct req *r)
 	case REQ_ADDR:
 		if (!r->pid)
 			want_kernel(s, r->addr);
-		else if (want_user(s, r->pid, r->addr) && r->executed)
+		else if (want_user(s, r->pid, r->addr, 0) && r->executed)
 			want_later(s, r->pid, r->addr);
+		return;
+	case REQ_CRASH:
+		unwind_crash(s, r);
 		return;
 	}
 }
@@ -457,8 +487,9 @@ void dl_symbols_close(struct dl_symbols *s)
 	if (pthread_timedjoin_np(s->thread, NULL, &until))
 		return;
 	vec_for_each(&s->reqs, r) {
-		if (r->op == REQ_SCAN)
+		if ((r->op == REQ_SCAN || r->op == REQ_CRASH) && r->fd >= 0)
 			close(r->fd);
+		free(r->fs);
 	}
 	vec_free(&s->reqs);
 	while (dl_map_next(&s->by_pid, &pos, &pid, &p))
@@ -481,11 +512,11 @@ static int ask(struct dl_symbols *s, struct req req)
 
 	pthread_mutex_lock(&s->lock);
 	/* Addresses may be left out; what became of processes may not. */
-	r = req.op == REQ_ADDR && s->reqs.cnt >= REQS_MAX ? NULL : vec_push(&s->reqs);
+	r = (req.op == REQ_ADDR || req.op == REQ_CRASH) && s->reqs.cnt >= REQS_MAX ? NULL : vec_push(&s->reqs);
 	if (r) {
 		*r = req;
 		/* Addresses are no reason to wake it: they are looked up together, later. */
-		if (req.op == REQ_SCAN || s->reqs.cnt == 1)
+		if (req.op == REQ_SCAN || req.op == REQ_CRASH || s->reqs.cnt == 1)
 			pthread_cond_signal(&s->work);
 	} else {
 		s->dropped++;
@@ -526,6 +557,23 @@ int dl_symbols_exit(struct dl_symbols *s, uint32_t pid)
 int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr, bool executed)
 {
 	return ask(s, (struct req){ .op = REQ_ADDR, .pid = pid, .addr = addr, .executed = executed });
+}
+
+int dl_symbols_crash(struct dl_symbols *s, const struct dl_fault_stack *fs, uint32_t stack_id, int proc_fd)
+{
+	struct req req = { .op = REQ_CRASH, .pid = fs->h.pid, .child = stack_id, .fd = -1, .fs = malloc(sizeof(*fs)) };
+	int err = -ENOMEM;
+
+	if (req.fs) {
+		*req.fs = *fs;
+		req.fd = proc_fd < 0 ? -1 : fcntl(proc_fd, F_DUPFD_CLOEXEC, 0);
+		err = ask(s, req);
+	}
+	if (err && req.fd >= 0)
+		close(req.fd);
+	if (err)
+		free(req.fs);
+	return err;
 }
 
 int dl_symbols_drain(struct dl_symbols *s, struct dl_sink *sink)

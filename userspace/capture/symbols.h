@@ -22,6 +22,7 @@
 #include "capture/sink.h"
 
 struct dl_symbols;
+struct dl_fault_stack;
 
 int dl_symbols_open(struct dl_symbols **ret, struct dl_diag *d);
 void dl_symbols_close(struct dl_symbols *s);
@@ -36,6 +37,10 @@ int dl_symbols_exit(struct dl_symbols *s, uint32_t pid);
  * that was executed makes the mappings be read again when none holds it: of code without frame
  * pointers, the callers in a stack are often no code at all. */
 int dl_symbols_want(struct dl_symbols *s, uint32_t pid, uint64_t addr, bool executed);
+
+/* A copied stack of a thread that got a fatal signal: STACK, by the id given, its SYMBOLs and CRASH_STACK are
+ * emitted. The copy is forgotten then. proc_fd: its /proc/PID, -1 none. */
+int dl_symbols_crash(struct dl_symbols *s, const struct dl_fault_stack *fs, uint32_t stack_id, int proc_fd);
 
 /* Emits what has been found so far; never waits for files. */
 int dl_symbols_drain(struct dl_symbols *s, struct dl_sink *sink);

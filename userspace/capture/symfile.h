@@ -23,6 +23,7 @@ struct dl_symname {
 struct dl_symwant {
 	uint64_t off, addr;
 	uint32_t pid;
+	uint32_t back;		/* bytes that off lies before addr */
 };
 
 struct dl_symfile {
