@@ -8,6 +8,7 @@
 
 #define MIB (1024 * 1024ULL)
 #define GIB (1024 * MIB)
+#define LOCKS 65536	/* of a worker, and of the trainer */
 
 static struct dl_ck_facts f;
 static struct dl_check *check;
@@ -245,7 +246,7 @@ TEST(shm_of_a_container)
 	f.shm.used = f.seen.now_bytes = 20 * MIB;
 	CHECK_STATE("shm-size", DL_CK_PROBLEM);
 	/* 8 workers x 2 batches + 1, of 5 MiB */
-	CHECK_EQ(number_of(line_of("shm-size"), "needed_bytes"), 85 * MIB);
+	CHECK_EQ(number_of(line_of("shm-size"), "needed_bytes"), 85 * MIB + 9 * LOCKS);
 	CHECK_HAS(line_of("shm-size")->command, "docker run --shm-size=128m");
 	f.place = DL_CK_KUBERNETES;
 	CHECK_HAS(line_of("shm-size")->command, "medium: Memory, sizeLimit: 128Mi");
@@ -272,7 +273,7 @@ TEST(shm_numbers_by_hand)
 	f.workers = 8;
 	f.batch_bytes = 150 * MIB;
 	CHECK_STATE("shm-size", DL_CK_PROBLEM);
-	CHECK_EQ(number_of(line_of("shm-size"), "needed_bytes"), 17 * 150 * MIB);
+	CHECK_EQ(number_of(line_of("shm-size"), "needed_bytes"), 17 * 150 * MIB + 9 * LOCKS);
 	CHECK_HAS(line_of("shm-size")->text, "assumed");
 	f.prefetch = 1;
 	CHECK_STATE("shm-size", DL_CK_OK);
@@ -288,7 +289,7 @@ TEST(shm_seen)
 	f.seen.prefetch = 4;
 	f.seen.held = 20;
 	n = dl_ck_need_of(&f);
-	CHECK_EQ(n.bytes, (2 * 4 + 20) * 5 * MIB);
+	CHECK_EQ(n.bytes, (2 * 4 + 20) * 5 * MIB + 3 * LOCKS);
 	CHECK(!n.prefetch_assumed && !n.held_assumed);
 	/* Less than the default was seen at once: the default is assumed. */
 	f.seen.prefetch = 1;
@@ -298,7 +299,7 @@ TEST(shm_seen)
 	/* What was there at once is needed in any case. */
 	f.seen.peak_bytes = 900 * MIB;
 	n = dl_ck_need_of(&f);
-	CHECK_EQ(n.bytes, 900 * MIB);
+	CHECK_EQ(n.bytes, 900 * MIB + 3 * LOCKS);
 	CHECK(n.by_peak);
 	CHECK_HAS(line_of("shm-size")->text, "900 MiB at once");
 }

@@ -44,7 +44,10 @@ uint32_t dl_ck_workers(const struct dl_ck_facts *f)
 	return f->workers ? f->workers : f->seen.workers;
 }
 
-enum { PREFETCH = 2 };	/* DataLoader's default prefetch_factor */
+enum {
+	PREFETCH = 2,		/* DataLoader's default prefetch_factor */
+	LOCKS = 16 * 4096,	/* a worker's queues and events: some semaphores, which have a page each */
+};
 
 /*
  * A worker may have prefetch_factor batches made or in the making, which main hands out anew for each that it
@@ -77,5 +80,7 @@ struct dl_ck_need dl_ck_need_of(const struct dl_ck_facts *f)
 		n.bytes = s->peak_bytes;
 		n.by_peak = true;
 	}
+	if (n.bytes)
+		n.bytes += (uint64_t)LOCKS * (n.workers + 1);
 	return n;
 }

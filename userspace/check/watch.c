@@ -20,10 +20,11 @@
 #define MS 1000000ULL
 
 enum {
-	PERIOD_MS = 15,		/* between looks, or ten times what one takes */
+	PERIOD_MS = 15,		/* between looks, or ten times what one takes; */
+	SHORT_MS = 6,		/* while the workers are young: what dies of its first batches does so at once */
 	FAMILY_MS = 150,	/* who is there; */
 	FIRST_MS = 40,		/* until there are workers, whose first batch may be their last */
-	LATE_MS = 1000,		/* what is dear: mappings, memory */
+	LATE_MS = 1000,		/* what is dear: limits, mappings, memory; not while the workers are so young */
 	JUDGE_MS = 300,		/* is it enough? */
 	WARM_MS = 2000,		/* not before the workers are so old */
 	BATCHES = 3,		/* of each worker, at least */
@@ -38,6 +39,7 @@ int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, bool 
 		.proc_of = pid,
 		.start_wall = time(NULL),
 		.start_ts = dl_now_ns(),
+		.levels_ts = dl_now_ns(),
 		.period_ns = PERIOD_MS * MS,
 	};
 	w->store = ck_store_new();
@@ -76,12 +78,16 @@ static int take_trainer(struct ck_watch *w)
 	const struct ck_member *t = ck_family_trainer(&w->fam);
 	int err;
 
-	if (!t || t->pid == w->proc_of)
+	if (!t || w->trainer_taken)
 		return 0;
+	w->trainer_taken = true;
+	err = ck_gather_proc(w->f, "", t->pid, NULL);
+	if (err || w->proc_of == t->pid)
+		return err;
 	w->proc_of = t->pid;
 	vec_free(&w->f->levels);
-	err = ck_gather_proc(w->f, "", t->pid, NULL);
-	return err ? err : ck_gather_levels(w->f, "", t->pid, false);
+	w->levels_ts = dl_now_ns();
+	return ck_gather_levels(w->f, "", t->pid, false);
 }
 
 /* --- looks ------------------------------------------------------------------------------------------ */
@@ -108,7 +114,7 @@ static int look_family(struct ck_watch *w, uint64_t now)
 		s->file_system |= it->manager;
 	}
 	take_shm(w);
-	return take_trainer(w);
+	return 0;
 }
 
 static int look_objects(struct ck_watch *w)
@@ -188,19 +194,22 @@ static void judge(struct ck_watch *w, uint64_t now)
 
 int ck_watch_look(struct ck_watch *w)
 {
-	const uint64_t now = dl_now_ns();
-	uint64_t took;
+	uint64_t now = dl_now_ns(), took;
+	bool young;
 	int err = 0;
 
 	if (now >= w->next_family_ts) {
 		err = look_family(w, now);
 		w->next_family_ts = now + (w->first_worker_ts ? FAMILY_MS : FIRST_MS) * MS;
 	}
-	if (!err)
-		err = look_objects(w);
 	if (err)
 		return err;
-	if (now >= w->next_late_ts && w->f->seen.workers) {
+	now = dl_now_ns();
+	err = look_objects(w);
+	took = dl_now_ns() - now;
+	young = w->first_worker_ts && now - w->first_worker_ts < LATE_MS * MS;
+	if (!err && now >= w->next_late_ts && w->first_worker_ts && !young) {
+		err = take_trainer(w);
 		look_late(w);
 		w->next_late_ts = now + LATE_MS * MS;
 	}
@@ -208,9 +217,10 @@ int ck_watch_look(struct ck_watch *w)
 		judge(w, now);
 		w->next_judge_ts = now + JUDGE_MS * MS;
 	}
-	took = dl_now_ns() - now;
-	w->period_ns = took > PERIOD_MS * MS / 10 ? took * 10 : PERIOD_MS * MS;
-	return 0;
+	w->period_ns = (young ? SHORT_MS : PERIOD_MS) * MS;
+	if (took * 10 > w->period_ns)
+		w->period_ns = took * 10;
+	return err;
 }
 
 /* Of a command that died at its start: who was there, if not at once. */
@@ -233,6 +243,9 @@ int ck_watch_end(struct ck_watch *w)
 
 	s->watched_ns = dl_now_ns() - w->start_ts;
 	count_dead(w);
+	err = take_trainer(w);
+	if (err)
+		return err;
 	look_late(w);
 	ck_store_result(w->store, s);
 	s->watched = !w->denied;
@@ -244,7 +257,7 @@ int ck_watch_end(struct ck_watch *w)
 		ck_copy(w->f->data.path, sizeof(w->f->data.path), ck_store_file(w->store));
 		w->f->data.asked = w->f->data.found = true;
 	}
-	err = ck_gather_levels(w->f, "", w->proc_of, true);
+	err = dl_now_ns() - w->levels_ts > LATE_MS * MS ? ck_gather_levels(w->f, "", w->proc_of, true) : 0;
 	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
 }
 

@@ -21,10 +21,11 @@ struct ck_watch {
 	struct dl_ck_facts *f;
 	struct ck_family fam;
 	struct dl_env_shm shm;		/* of a worker, once there is one */
-	bool shm_of_worker;
-	uint32_t proc_of;		/* the process that the facts are of */
+	bool shm_of_worker, trainer_taken;
+	uint32_t proc_of;		/* the process that the facts are of: the target, then its trainer */
 	struct ck_store *store;		/* objects seen */
 	int64_t start_wall;		/* CLOCK_REALTIME, seconds */
+	uint64_t levels_ts;		/* when the levels were read first */
 	uint64_t start_ts, first_worker_ts, first_object_ts;
 	uint64_t next_family_ts, next_late_ts, next_judge_ts, period_ns;
 	bool denied;			/* descriptors could not be read, for want of rights */
