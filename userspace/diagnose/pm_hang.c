@@ -276,6 +276,9 @@ static bool by_stuck(struct dl_pmx *x, const struct stall *st)
 	if (p->main == DL_NONE || !dl_pm_blocked_since(x->tl, p->main, st->ts, &since, &w) || st->ts - since < STUCK_NS ||
 	    w->deadline || dl_sys_class(x->tl->machine, w->syscall) == DL_SYS_SLEEP)
 		return false;
+	/* A lock of its own process, which a thread of it may be about to release: see by_lock(). */
+	if (dl_sys_class(x->tl->machine, w->syscall) == DL_SYS_FUTEX && (w->arg1 & FUTEX_PRIVATE))
+		return false;
 	dl_pm_wait_text(&in, x->tl, p->main, w);
 	dl_pm_add_proc(&s, x->tl, st->busy);
 	dl_str_addf(&s, " has been %s for %s, and the trainer waits for its batch", in.s ? in.s : "blocked", dl_fmt_ns(ns, sizeof(ns), st->ts - since));
@@ -436,6 +439,29 @@ bool dl_pm_by_hang(struct dl_pmx *x, uint64_t ts, bool sure)
 	return false;
 }
 
+/* What was asked to be recorded is a worker, and its parent is init: the trainer is gone. A training has handlers
+ * for these signals only where somebody put them there, and it has workers, or a GPU. */
+static bool by_found_orphan(struct dl_pmx *x)
+{
+	for (uint32_t i = 0; i < x->tl->procs.cnt; i++) {
+		const struct dl_proc *p = &x->tl->procs.v[i];
+		struct dl_str s = {};
+
+		if (!p->root || !p->quartet || p->ppid != 1 || p->start || p->loading.cnt || p->kernels.cnt || p->apis.cnt ||
+		    !dl_pm_alive(p, x->tl->end))
+			continue;
+		wait_fact(x, p->main, x->tl->start, "has a worker's signal handlers, and its parent is init");
+		dl_str_addf(&s, "process %u has the signal handlers of a DataLoader's worker, and its parent is gone: its trainer had ended before the recording began",
+			    p->pid);
+		set_victim(x, i, p->main, x->tl->start, x->tl->end);
+		dl_pm_verdict(x, DL_DEATH_ORPHANED, DL_PM_LIKELY, &s);
+		DL_PM_DO(x, dl_pm_alternative(x->pm, DL_DEATH_NONE, "the program's command line, and whether a training of its goes on",
+					      "a program of its own that handles these four signals, started in the background"));
+		return true;
+	}
+	return false;
+}
+
 bool dl_pm_by_orphans(struct dl_pmx *x)
 {
 	struct dl_str s = {};
@@ -451,7 +477,7 @@ bool dl_pm_by_orphans(struct dl_pmx *x)
 		cnt++;
 	}
 	if (!cnt)
-		return false;
+		return by_found_orphan(x);
 	dl_pm_add_proc(&s, x->tl, x->tl->procs.v[first].trainer);
 	dl_str_addf(&s, " has ended, and %zu of its workers go%s on without it; the first of them is ", cnt, cnt == 1 ? "es" : "");
 	wait_fact(x, x->tl->procs.v[x->tl->procs.v[first].trainer].main, x->tl->procs.v[x->tl->procs.v[first].trainer].end,

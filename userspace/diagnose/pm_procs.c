@@ -84,11 +84,23 @@ static size_t curve_of(const struct dl_proc *p, uint64_t to, struct point pt[POI
 	return n;
 }
 
-/* Batches that a worker has put, or a trainer has taken. */
+/* How often a worker had to wait for indices and got them. */
+static uint64_t indices_of(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t trainer, uint64_t to)
+{
+	uint64_t cnt = 0;
+
+	vec_for_each(&th->waits, w)
+		cnt += w->wake_ts && w->wake_ts <= to && dl_is_batch_wait(tl, w) && w->waker != DL_NONE &&
+		       tl->threads.v[w->waker].proc == trainer;
+	return cnt;
+}
+
+/* Batches that a worker has put, or a trainer has taken. A worker that is ahead waits for indices each time, one
+ * that is behind wakes its feeder; what the kernel saw more of is nearer. */
 static uint64_t batches_of(const struct dl_timeline *tl, const struct dl_proc *p, uint64_t to)
 {
 	const struct dl_thread *th = p->main == DL_NONE ? NULL : &tl->threads.v[p->main];
-	uint64_t cnt = 0, last = 0;
+	uint64_t cnt = 0, last = 0, asked;
 
 	if (!th)
 		return 0;
@@ -106,13 +118,15 @@ static uint64_t batches_of(const struct dl_timeline *tl, const struct dl_proc *p
 		cnt += w->ts > last + DL_PM_MS;
 		last = w->ts;
 	}
-	return cnt;
+	asked = indices_of(tl, th, p->trainer, to);
+	return asked > cnt ? asked : cnt;
 }
 
 static int fill_growth(const struct dl_pmx *x, struct dl_pm_proc *out, const struct dl_proc *p)
 {
 	struct point pt[POINTS_MAX];
 	const size_t cnt = curve_of(p, x->at, pt);
+	uint64_t batches, first;
 	double span;
 	int err;
 
@@ -124,8 +138,11 @@ static int fill_growth(const struct dl_pmx *x, struct dl_pm_proc *out, const str
 	span = pt[cnt - 1].t - pt[0].t;
 	out->has_growth = true;
 	out->leaks = out->growth_bps * span > GROWTH_MIN && grows_on(pt, cnt);
-	if (out->batches)
-		out->growth_batch = out->growth_bps * span / (double)out->batches;
+	/* Batches of the same time. */
+	first = p->mem.v[0].ts;
+	batches = batches_of(x->tl, p, first + (uint64_t)(pt[cnt - 1].t * 1e9)) - batches_of(x->tl, p, first + (uint64_t)(pt[0].t * 1e9));
+	if (batches)
+		out->growth_batch = out->growth_bps * span / (double)batches;
 	return 0;
 }
 
