@@ -73,15 +73,14 @@ static __always_inline __u64 arg_of(const struct dl_regs *r, __u8 place)
 	return 0;
 }
 
-static __always_inline struct file *file_of(struct task_struct *t, const struct dl_regs *r, __u64 nr, __u8 place)
+/* The place of the descriptor among the arguments; 0 none. */
+static __always_inline __u8 fd_place(__u64 nr)
 {
-	__u8 fd = dl_syscalls[nr].fd;
+	__u8 place = dl_sc_fails[nr].fd, fd = dl_syscalls[nr].fd;
 
-	if (!place && fd == DL_SC_FD_ARG0)
-		place = 1;
-	else if (!place && fd == DL_SC_FD_ARG1)
-		place = 2;
-	return place ? dl_fd_file_read(t, arg_of(r, place)) : NULL;
+	if (place)
+		return place;
+	return fd == DL_SC_FD_ARG0 ? 1 : fd == DL_SC_FD_ARG1 ? 2 : 0;
 }
 
 static __always_inline void fill_file(struct dl_ev_syscall_fail *ev, struct file *file)
@@ -111,11 +110,14 @@ static __always_inline bool is_other(__u32 err, __u8 flags)
 	return false;
 }
 
+/* The length comes last: what 5.10 knows of a number it forgets when the number goes over the stack. */
 static __always_inline void out_fail(struct fail_scratch *e, __s64 n, __u64 id, __u64 now)
 {
-	__u64 len = DL_TEXT_LEN(n, TEXT_MAX);
+	__u64 len;
 
-	dl_hdr_init(&e->ev.h, DL_EV_SYSCALL_FAIL, sizeof(e->ev) + len, now, id >> 32, id);
+	dl_hdr_init(&e->ev.h, DL_EV_SYSCALL_FAIL, 0, now, id >> 32, id);
+	len = DL_TEXT_LEN(n, TEXT_MAX);
+	e->ev.h.size = sizeof(e->ev) + len;
 	dl_out_crash(e, sizeof(e->ev) + len, DL_EV_SYSCALL_FAIL);
 }
 
@@ -127,12 +129,16 @@ static __always_inline int on_failed(struct pt_regs *regs, __u32 err)
 	struct file *file;
 	__u32 zero = 0, skipped = 0;
 	struct dl_regs r;
-	__u8 flags, path;
+	__u8 flags, path, bytes, fd;
 	__s64 n = 0, len;
 
 	if (!dl_target_of(id >> 32) || nr >= DL_SYSCALL_CNT)
 		return 0;
+	/* All at once, while the verifier knows that nr is in the tables. */
 	flags = dl_sc_fails[nr].flags;
+	path = dl_sc_fails[nr].path;
+	bytes = dl_sc_fails[nr].bytes;
+	fd = fd_place(nr);
 	if (is_other(err, flags))
 		return 0;
 	t = (void *)bpf_get_current_task();
@@ -141,7 +147,6 @@ static __always_inline int on_failed(struct pt_regs *regs, __u32 err)
 		return 0;
 	__builtin_memset(&e->ev, 0, sizeof(e->ev));
 	dl_regs_from(&r, regs);
-	path = dl_sc_fails[nr].path;
 	if (path) {
 		n = bpf_probe_read_user_str(e->text, sizeof(e->text), (void *)arg_of(&r, path));
 		if (n > 0 && is_shm_path(e->text))
@@ -149,7 +154,7 @@ static __always_inline int on_failed(struct pt_regs *regs, __u32 err)
 	}
 	if (err == ENOENT && !(e->ev.flags & DL_SF_SHM))
 		return 0;
-	file = file_of(t, &r, nr, dl_sc_fails[nr].fd);
+	file = fd ? dl_fd_file_read(t, arg_of(&r, fd)) : NULL;
 	fill_file(&e->ev, file);
 	/* Of sockets it is everyday. */
 	if (err == ENOTCONN && !path && e->ev.file_kind != DL_FILE_REG && e->ev.file_kind != DL_FILE_DIR)
@@ -160,7 +165,7 @@ static __always_inline int on_failed(struct pt_regs *regs, __u32 err)
 	e->ev.syscall = nr;
 	e->ev.err = err;
 	e->ev.skipped = skipped;
-	e->ev.bytes = arg_of(&r, dl_sc_fails[nr].bytes);
+	e->ev.bytes = arg_of(&r, bytes);
 	dl_args(&r, &e->ev.arg0, &e->ev.arg1);
 	if (!path && file) {
 		n = bpf_probe_read_kernel_str(e->text, sizeof(e->text), BPF_CORE_READ(file, f_path.dentry, d_name.name));

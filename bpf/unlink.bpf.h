@@ -144,9 +144,10 @@ static __always_inline int on_unlinked(struct pt_regs *regs, __s64 nr)
 	bpf_get_current_comm(&e->ev.sender_comm, sizeof(e->ev.sender_comm));
 	parent = BPF_CORE_READ(t, real_parent);
 	bpf_core_read_str(&e->ev.parent_comm, sizeof(e->ev.parent_comm), &parent->comm);
-	len = DL_TEXT_LEN(n, TEXT_MAX);
-	dl_hdr_init(&e->ev.h, DL_EV_SHM_UNLINK, sizeof(e->ev) + len, now, id >> 32, id);
+	dl_hdr_init(&e->ev.h, DL_EV_SHM_UNLINK, 0, now, id >> 32, id);
 	e->ev.h.flags = DL_HDR_FOREIGN;
+	len = DL_TEXT_LEN(n, TEXT_MAX);
+	e->ev.h.size = sizeof(e->ev) + len;
 	dl_out_crash(e, sizeof(e->ev) + len, DL_EV_SHM_UNLINK);
 	return 0;
 }
