@@ -12,41 +12,12 @@
 #include "base/cleanup.h"
 #include "base/vec.h"
 #include "trace/format.h"
+#include "trace/folder.h"
+#include "trace/reader_int.h"
 #include "trace/scan.h"
 
 /* Frames overlap where events came late: a few at a time. More than this in memory is an attack. */
 #define MAX_OPEN_SZ (1ULL << 30)
-
-/* A frame that is being read. */
-struct open_frame {
-	struct dl_decoded dec;
-	size_t at;	/* next event */
-	uint64_t order;	/* of the frame in the file: of equal times the earlier one comes first */
-};
-
-struct frame {
-	struct dl_frame_pos pos;
-	uint64_t order;	/* in the file */
-	bool bad;
-};
-
-struct dl_trace {
-	int fd;
-	char *path;
-	struct dl_file_header header;
-	struct dl_trace_info info;
-	char damage[512];
-	struct dl_decoder *dec;
-	struct dl_buf comp;
-	struct { struct frame *v; size_t cnt, cap; } frames;	/* by first_ts */
-
-	uint64_t from, to;
-	size_t next_frame;
-	struct { struct open_frame *v; size_t cnt, cap; } heap;	/* smallest next event first */
-	DL_VEC(struct dl_decoded) spare;	/* buffers to be used again */
-	size_t open_sz;
-	bool step;	/* the first of the heap was returned and has to go on */
-};
 
 static void note_damage(struct dl_trace *t, uint64_t off, const char *what, const char *why)
 {
@@ -80,31 +51,29 @@ static int open_file(const char *path, int *ret_fd, uint64_t *ret_sz, struct dl_
 	return err;
 }
 
-static int read_header(struct dl_trace *t, struct dl_diag *d)
+static int read_header(struct dl_file_header *h, int fd, uint64_t file_sz, const char *path, struct dl_diag *d)
 {
 	uint8_t prefix[DL_PREFIX_SZ];
 	_cleanup_free_ uint8_t *all = NULL;
-	uint64_t file_sz = t->info.file_bytes;
 	size_t sz = file_sz < sizeof(prefix) ? file_sz : sizeof(prefix);
 	uint32_t header_sz;
 	int err;
 
-	err = dl_read_at(t->fd, prefix, sz, 0);
+	err = dl_read_at(fd, prefix, sz, 0);
 	if (err)
-		return dl_fail_errno(d, err, "cannot read %s", t->path);
-	err = dl_header_prefix(prefix, sz, t->path, &header_sz, d);
+		return dl_fail_errno(d, err, "cannot read %s", path);
+	err = dl_header_prefix(prefix, sz, path, &header_sz, d);
 	if (err)
 		return err;
 	if (header_sz > file_sz)
-		return dl_fail(d, -EBADMSG, "%s was cut off in its header: nothing in it can be read",
-			       t->path);
+		return dl_fail(d, -EBADMSG, "%s was cut off in its header: nothing in it can be read", path);
 	all = malloc(header_sz);
 	if (!all)
 		return dl_oom(d);
-	err = dl_read_at(t->fd, all, header_sz, 0);
+	err = dl_read_at(fd, all, header_sz, 0);
 	if (err)
-		return dl_fail_errno(d, err, "cannot read %s", t->path);
-	return dl_header_parse(&t->header, all, header_sz, t->path, d);
+		return dl_fail_errno(d, err, "cannot read %s", path);
+	return dl_header_parse(h, all, header_sz, path, d);
 }
 
 static int cmp_frames(const void *a, const void *b)
@@ -116,50 +85,154 @@ static int cmp_frames(const void *a, const void *b)
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static int take_index(struct dl_trace *t, const struct dl_index *ix)
+/* Frames from the one at first on, of the newest source. */
+static int take_index(struct dl_trace *t, const struct dl_index *ix, size_t first)
 {
+	const uint64_t order = t->frames.cnt;
+
 	if (vec_reserve(&t->frames, ix->cnt))
 		return -ENOMEM;
-	for (size_t i = 0; i < ix->cnt; i++)
-		t->frames.v[i] = (struct frame){ .pos = ix->v[i], .order = i };
-	t->frames.cnt = ix->cnt;
-	if (ix->cnt)
-		qsort(t->frames.v, ix->cnt, sizeof(*t->frames.v), cmp_frames);
-	t->info.first_ts = ix->first_ts;
-	t->info.last_ts = ix->last_ts;
-	t->info.events = ix->events;
-	t->info.frames = ix->cnt;
-	t->info.raw_bytes = ix->struct_bytes;
+	for (size_t i = first; i < ix->cnt; i++) {
+		const struct dl_frame_pos *pos = &ix->v[i];
+
+		t->frames.v[t->frames.cnt++] = (struct frame){ .pos = *pos, .order = order + i,
+							       .source = (uint32_t)t->sources.cnt - 1 };
+		if (!t->info.frames++ || pos->first_ts < t->info.first_ts)
+			t->info.first_ts = pos->first_ts;
+		if (pos->last_ts > t->info.last_ts)
+			t->info.last_ts = pos->last_ts;
+	}
+	t->info.events += ix->events;
+	t->info.raw_bytes += ix->struct_bytes;
 	for (size_t k = 0; k <= DL_MAX_KIND; k++) {
 		if (dl_event_desc((unsigned int)k))
-			t->info.kind_cnt[k] = ix->kind_cnt[k];
+			t->info.kind_cnt[k] += ix->kind_cnt[k];
 		else
 			t->info.unknown_events += ix->kind_cnt[k];
 	}
 	return 0;
 }
 
-static int read_frames(struct dl_trace *t, struct dl_diag *d)
+/* Of the newest source. no_state: it is a segment that others precede. */
+static int read_frames(struct dl_trace *t, uint64_t file_sz, uint32_t first_off, bool no_state, struct dl_diag *d)
 {
 	_cleanup_free_ struct dl_index *ix = calloc(1, sizeof(*ix));
+	const struct source *s = vec_last(&t->sources);
 	struct dl_scan scan = { 0 };
+	size_t first = 0;
 	int err;
 
 	if (!ix)
 		return dl_oom(d);
-	err = dl_scan_file(ix, &scan, t->fd, t->info.file_bytes, t->header.size, t->header.trace_id);
-	err = err ?: take_index(t, ix);
+	err = dl_scan_file(ix, &scan, s->fd, file_sz, first_off, s->trace_id);
+	if (!err && no_state)
+		err = dl_trace_skip_state(s, ix, &first);
+	err = err ?: take_index(t, ix, first);
 	free(ix->v);
 	if (err == -ENOMEM)
 		return dl_oom(d);
 	if (err)
 		return dl_fail_errno(d, err, "cannot read %s", t->path);
 	t->info.complete = scan.complete;
-	t->info.damaged_bytes = scan.damaged_bytes;
+	t->info.damaged_bytes += scan.damaged_bytes;
 	if (scan.damaged_bytes)
 		note_damage(t, scan.damaged_off, scan.torn ? "torn frame" : "damage", scan.torn ?
 			    "the recorder did not finish it" : "not a whole frame");
 	return 0;
+}
+
+static struct source *add_source(struct dl_trace *t, int fd)
+{
+	struct source *s = vec_push(&t->sources);
+
+	if (s)
+		s->fd = fd;
+	else
+		close(fd);
+	return s;
+}
+
+static int open_one(struct dl_trace *t, const char *path, struct dl_diag *d)
+{
+	struct source *s;
+	int err, fd;
+
+	err = open_file(path, &fd, &t->info.file_bytes, d);
+	if (err)
+		return err;
+	err = read_header(&t->header, fd, t->info.file_bytes, path, d);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	s = add_source(t, fd);
+	if (!s)
+		return dl_oom(d);
+	s->trace_id = t->header.trace_id;
+	return read_frames(t, t->info.file_bytes, t->header.size, false, d);
+}
+
+/* A segment behind others. One that its recorder was killed in the begin of, or that describes its events
+ * otherwise, is left out; and so is one that was dropped just now. */
+static int open_next(struct dl_trace *t, const char *path, struct dl_diag *d)
+{
+	_cleanup_free_ struct dl_file_header *h = calloc(1, sizeof(*h));
+	struct source *s = NULL;
+	uint64_t sz;
+	int err, fd;
+
+	if (!h)
+		return dl_oom(d);
+	if (open_file(path, &fd, &sz, NULL))
+		return 0;
+	err = read_header(h, fd, sz, path, NULL);
+	if (err || !dl_trace_same_events(&h->schema) || !dl_trace_same_events(&t->header.schema))
+		close(fd);
+	else
+		s = add_source(t, fd);
+	if (s) {
+		s->trace_id = h->trace_id;
+		t->info.file_bytes += sz;
+		err = read_frames(t, sz, h->size, true, d);
+	}
+	dl_file_header_fini(h);
+	return s ? err : 0;
+}
+
+/* What a recorder with --keep has on disk, now or when it was killed. */
+static int open_segments(struct dl_trace *t, const struct dl_folder *folder, struct dl_diag *d)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < folder->cnt && !err; i++) {
+		if (t->sources.cnt) {
+			err = open_next(t, folder->v[i], d);
+			continue;
+		}
+		/* It begins with the first that has a head. */
+		err = open_one(t, folder->v[i], d);
+		if (err && !t->sources.cnt) {
+			dl_file_header_fini(&t->header);
+			err = 0;
+		}
+	}
+	if (!err && !t->sources.cnt)
+		err = dl_fail(d, -ENODATA, "%s holds no part of a recording that can be read", t->path);
+	return err;
+}
+
+static int open_any(struct dl_trace *t, struct dl_diag *d)
+{
+	struct dl_folder folder;
+	int err = dl_folder_of(t->path, &folder);
+
+	if (err < 0)
+		return dl_oom(d);
+	if (!err)
+		return open_one(t, t->path, d);
+	err = open_segments(t, &folder, d);
+	dl_folder_fini(&folder);
+	return err;
 }
 
 int dl_trace_open(struct dl_trace **ret, const char *path, struct dl_diag *d)
@@ -169,18 +242,16 @@ int dl_trace_open(struct dl_trace **ret, const char *path, struct dl_diag *d)
 
 	if (!t)
 		return dl_oom(d);
-	t->fd = -1;
 	t->to = UINT64_MAX;
 	t->path = strdup(path);
 	t->dec = dl_decoder_new();
-	err = t->path && t->dec ? 0 : dl_oom(d);
-	err = err ?: open_file(path, &t->fd, &t->info.file_bytes, d);
-	err = err ?: read_header(t, d);
-	err = err ?: read_frames(t, d);
+	err = t->path && t->dec ? open_any(t, d) : dl_oom(d);
 	if (err) {
 		dl_trace_close(t);
 		return err;
 	}
+	if (t->frames.cnt)
+		qsort(t->frames.v, t->frames.cnt, sizeof(*t->frames.v), cmp_frames);
 	t->info.meta = t->header.meta;
 	t->info.major = t->header.major;
 	t->info.minor = t->header.minor;
@@ -192,8 +263,9 @@ void dl_trace_close(struct dl_trace *t)
 {
 	if (!t)
 		return;
-	if (t->fd >= 0)
-		close(t->fd);
+	vec_for_each(&t->sources, s)
+		close(s->fd);
+	vec_free(&t->sources);
 	vec_for_each(&t->heap, f)
 		free(f->dec.buf);
 	vec_for_each(&t->spare, s)
@@ -294,19 +366,19 @@ static void reject(struct dl_trace *t, struct frame *f, const char *why)
 	note_damage(t, f->pos.off, "frame", why);
 }
 
-/* Header and payload to t->comp. 1, 0 when the frame is damaged, or -errno. */
-static int load(struct dl_trace *t, struct frame *f, struct dl_frame_hdr *h)
+int dl_trace_load(struct dl_trace *t, struct frame *f, struct dl_frame_hdr *h)
 {
+	const struct source *s = &t->sources.v[f->source];
 	size_t sz = (size_t)f->pos.header_sz + f->pos.comp_sz;
 	int err;
 
 	t->comp.cnt = 0;
 	if (vec_reserve(&t->comp, sz))
 		return -ENOMEM;
-	err = dl_read_at(t->fd, t->comp.v, sz, f->pos.off);
+	err = dl_read_at(s->fd, t->comp.v, sz, f->pos.off);
 	if (err == -ENODATA)
 		reject(t, f, "the file became shorter");
-	else if (!err && (!dl_frame_hdr_parse(h, t->comp.v, f->pos.header_sz, t->header.trace_id) ||
+	else if (!err && (!dl_frame_hdr_parse(h, t->comp.v, f->pos.header_sz, s->trace_id) ||
 			  h->header_sz != f->pos.header_sz || h->comp_sz != f->pos.comp_sz ||
 			  h->first_ts != f->pos.first_ts || h->last_ts != f->pos.last_ts))
 		reject(t, f, "its header is damaged");
@@ -324,7 +396,7 @@ static int open_frame(struct dl_trace *t, size_t index)
 	struct open_frame o = { .order = f->order };
 	struct dl_frame_hdr h;
 	const char *why;
-	int err = load(t, f, &h);
+	int err = dl_trace_load(t, f, &h);
 
 	if (err <= 0)
 		return err;
@@ -411,59 +483,4 @@ int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 	t->step = true;
 	*ret = head(&t->heap.v[0]);
 	return 1;
-}
-
-/* --- joining --- */
-
-/* Frames can be copied only to a file whose schema block says the same of them. */
-static bool same_events(const struct dl_file_schema *s)
-{
-	for (unsigned int k = 0; k <= DL_MAX_KIND; k++) {
-		const struct dl_event_desc *own = dl_event_desc(k);
-		const struct dl_file_event *ev = &s->events[k];
-
-		if (ev->known != (own != NULL))
-			return false;
-		if (own && (ev->field_cnt != own->field_cnt || ev->tail != own->tail))
-			return false;
-		for (unsigned int i = 0; own && i < own->field_cnt; i++) {
-			if (ev->fields[i].type != own->fields[i].type || ev->fields[i].own_off != own->fields[i].off ||
-			    !ev->fields[i].own_type)
-				return false;
-		}
-	}
-	return true;
-}
-
-static int cmp_order(const void *a, const void *b)
-{
-	const struct frame *const *x = a, *const *y = b;
-
-	return (*x)->order < (*y)->order ? -1 : (*x)->order > (*y)->order;
-}
-
-int dl_trace_copy_frames(struct dl_trace *t, struct dl_trace_writer *w, bool no_state)
-{
-	_cleanup_free_ struct frame **frames = calloc(t->frames.cnt + 1, sizeof(*frames));
-	int err = 0;
-
-	if (!frames)
-		return -ENOMEM;
-	if (!same_events(&t->header.schema))
-		return -EPROTOTYPE;
-	for (size_t i = 0; i < t->frames.cnt; i++)
-		frames[i] = &t->frames.v[i];
-	qsort(frames, t->frames.cnt, sizeof(*frames), cmp_order);	/* as they stand in the file */
-	for (size_t i = 0; i < t->frames.cnt && err >= 0; i++) {
-		struct dl_frame_hdr h;
-
-		err = frames[i]->bad ? 0 : load(t, frames[i], &h);
-		if (err <= 0)
-			continue;
-		if (!no_state)
-			err = dl_trace_writer_put_frame(w, &h, t->comp.v + h.header_sz);
-		else if (h.kinds == 1 && h.kind[0].kind == DL_EV_MARK)
-			no_state = false;
-	}
-	return err < 0 ? err : 0;
 }
