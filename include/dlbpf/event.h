@@ -308,6 +308,7 @@ enum dl_loss_cause {
 	DL_LOSS_LATE,		/* arrived after its time had been written */
 	DL_LOSS_INVALID,	/* malformed: not believed */
 	DL_LOSS_GPU,		/* the collector's, see GPU_DROP */
+	DL_LOSS_DISK,		/* there was no room on the disk */
 	DL_LOSS_CAUSE_MAX,
 };
 

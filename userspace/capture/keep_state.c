@@ -69,6 +69,17 @@ static struct dl_kstate_proc *add_proc(struct dl_kstate *s, uint32_t pid)
 	return p;
 }
 
+static void set_run(struct dl_kstate *s, struct dl_kthread *t, enum dl_krun run, uint64_t ts)
+{
+	const int more = (run == DL_KRUN_ON_CPU) - (t->run == DL_KRUN_ON_CPU);
+
+	s->running += (uint32_t)more;
+	if (t->proc)
+		t->proc->running += (uint32_t)more;
+	t->run = run;
+	t->since = ts;
+}
+
 static struct dl_kthread *find(const struct dl_kstate *s, uint32_t tid)
 {
 	uint64_t index;
@@ -99,8 +110,8 @@ static struct dl_kthread *add_thread(struct dl_kstate *s, uint32_t tid, uint32_t
 		goto err_pop;
 	t->tid = tid;
 	t->pid = pid;
+	t->proc = add_proc(s, pid);
 	*slot = t;
-	add_proc(s, pid);
 	return t;
 
 err_pop:
@@ -118,7 +129,7 @@ static void remove_thread(struct dl_kstate *s, size_t i)
 
 	if (last != t && dl_map_set(&s->by_tid, last->tid, i + 1))
 		return;
-	s->running -= t->run == DL_KRUN_ON_CPU;	/* its last switch was lost */
+	set_run(s, t, DL_KRUN_UNKNOWN, 0);	/* where its last switch was lost it still runs */
 	s->threads.v[i] = last;
 	s->threads.cnt--;
 	dl_map_del(&s->by_tid, t->tid);
@@ -134,6 +145,10 @@ static void remove_proc(struct dl_kstate *s, size_t i)
 	s->procs.v[i] = last;
 	s->procs.cnt--;
 	dl_map_del(&s->by_pid, p->pid);
+	vec_for_each(&s->threads, t) {
+		if ((*t)->proc == p)
+			(*t)->proc = NULL;
+	}
 	free(p);
 }
 
@@ -151,18 +166,13 @@ void dl_kstate_forget_ended(struct dl_kstate *s, uint64_t before_ts)
 
 /* --- events ------------------------------------------------------------------------------------ */
 
-static void set_run(struct dl_kstate *s, struct dl_kthread *t, enum dl_krun run, uint64_t ts)
-{
-	s->running -= t->run == DL_KRUN_ON_CPU;
-	s->running += run == DL_KRUN_ON_CPU;
-	t->run = run;
-	t->since = ts;
-}
-
 static void add_cpu(struct dl_kstate *s, struct dl_kthread *t, uint64_t cpu_ns)
 {
-	if (t->has_cpu && cpu_ns > t->cpu_ns)
+	if (t->has_cpu && cpu_ns > t->cpu_ns) {
 		s->cpu_ns += cpu_ns - t->cpu_ns;
+		if (t->proc)
+			t->proc->cpu_ns += cpu_ns - t->cpu_ns;
+	}
 	t->cpu_ns = cpu_ns;
 	t->has_cpu = true;
 }
@@ -220,13 +230,13 @@ static void fork_seen(struct dl_kstate *s, const struct dl_ev_fork *ev)
 
 	if (ev->h.flags & DL_HDR_FOREIGN)
 		return;
-	if (p && p->ended && ev->child_pid == ev->child_tid) {	/* the number is used again */
-		dl_facts_forget_pid(&s->facts, p->pid);
-		*p = (struct dl_kstate_proc){ .pid = ev->child_pid };
-	}
-	if (t && t->end_ts) {
+	if (t && t->end_ts) {	/* the number is used again */
 		set_run(s, t, DL_KRUN_UNKNOWN, 0);
 		*t = (struct dl_kthread){ .tid = ev->child_tid };
+	}
+	if (p && p->ended && ev->child_pid == ev->child_tid) {
+		dl_facts_forget_pid(&s->facts, p->pid);
+		*p = (struct dl_kstate_proc){ .pid = ev->child_pid };
 	}
 	t = add_thread(s, ev->child_tid, ev->child_pid);
 	if (!t)
@@ -234,7 +244,7 @@ static void fork_seen(struct dl_kstate *s, const struct dl_ev_fork *ev)
 	t->pid = ev->child_pid;
 	t->fork = *ev;
 	t->has_fork = true;
-	p = add_proc(s, ev->child_pid);
+	p = t->proc = add_proc(s, ev->child_pid);
 	if (p && ev->child_pid == ev->child_tid)
 		p->ppid = ev->h.pid;
 	if (!t->has_cpu) {	/* all its CPU time will have been used while watched */
@@ -377,17 +387,6 @@ void dl_kstate_each_proc(struct dl_kstate *s, void (*fn)(struct dl_kstate_proc *
 {
 	vec_for_each(&s->procs, p)
 		fn(*p, arg);
-}
-
-bool dl_kstate_cpu(const struct dl_kstate *s, uint32_t tid, uint64_t *ret_ns, bool *ret_running)
-{
-	const struct dl_kthread *t = find(s, tid);
-
-	if (!t || !t->has_cpu)
-		return false;
-	*ret_ns = t->cpu_ns;
-	*ret_running = t->run == DL_KRUN_ON_CPU;
-	return true;
 }
 
 void dl_kstate_totals(const struct dl_kstate *s, struct dl_kstate_totals *ret)

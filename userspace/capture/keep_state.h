@@ -58,6 +58,8 @@ struct dl_kstate_proc {
 	bool ended;
 	uint32_t workers;	/* alive; as of the last dl_kstate_count_workers() */
 	uint64_t gpu_events;	/* so far: it, or its GPU, did something */
+	uint64_t cpu_ns;	/* CPU time of its threads, while watched */
+	uint32_t running;	/* threads that are on a CPU now */
 	uint64_t seen_cpu_ns, seen_gpu, moved_ts;	/* the triggers' own */
 	bool told;		/* likewise */
 	uint64_t end_ts;
@@ -69,9 +71,6 @@ struct dl_kstate_proc *dl_kstate_proc(const struct dl_kstate *s, uint32_t pid);
 /* Finds whose workers the workers are: of their parent, or of the parent of their fork server. */
 void dl_kstate_count_workers(struct dl_kstate *s);
 void dl_kstate_each_proc(struct dl_kstate *s, void (*fn)(struct dl_kstate_proc *p, void *arg), void *arg);
-
-/* CPU time of a thread, as of its last switch; *ret_running: it is on a CPU now. False: not known. */
-bool dl_kstate_cpu(const struct dl_kstate *s, uint32_t tid, uint64_t *ret_ns, bool *ret_running);
 
 struct dl_kstate_totals {
 	uint64_t cpu_ns;	/* of all threads of the tree, while watched */

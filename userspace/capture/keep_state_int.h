@@ -44,6 +44,7 @@ enum dl_krun { DL_KRUN_UNKNOWN = 0, DL_KRUN_ON_CPU, DL_KRUN_RUNNABLE, DL_KRUN_BL
 
 struct dl_kthread {
 	uint32_t tid, pid;
+	struct dl_kstate_proc *proc;	/* NULL: gone, or there was no room for it */
 	bool has_task, has_fork, has_out, has_cpu;
 	enum dl_krun run;
 	uint16_t cpu;		/* while it runs */

@@ -101,6 +101,10 @@ int dl_rec_emit_losses(struct dl_recorder *r)
 		return err;
 	r->lost = kernel;
 	err = emit_own_loss(r, DL_LOSS_INVALID, 0, r->invalid);
+	if (!err && r->keep)
+		err = emit_own_loss(r, DL_LOSS_DISK, 0, dl_rec_keep_lost(r));
+	if (!err && r->keep)
+		err = emit_own_loss(r, DL_LOSS_MAP_FULL, 0, dl_rec_keep_dropped(r));
 	if (!err)
 		err = emit_own_loss(r, DL_LOSS_MAP_FULL, DL_EV_SYMBOL, r->sym ? dl_symbols_dropped(r->sym) : 0);
 	return err ? err : emit_own_loss(r, DL_LOSS_MAP_FULL, DL_EV_TASK, r->tree.not_followed);

@@ -144,6 +144,8 @@ int dl_rec_keep_write(struct dl_recorder *r, const struct dl_hdr *ev);
 int dl_rec_keep_tick(struct dl_recorder *r, uint64_t now);
 int dl_rec_keep_asked(struct dl_recorder *r);	/* by SIGUSR1 */
 void dl_rec_keep_ending(struct dl_recorder *r);	/* the user ends it */
+uint64_t dl_rec_keep_lost(const struct dl_recorder *r);	/* no room on the disk */
+uint64_t dl_rec_keep_dropped(const struct dl_recorder *r);	/* no room to remember it by */
 void dl_rec_keep_status(const struct dl_recorder *r, uint64_t now, struct dl_record_status *st);
 int dl_rec_keep_finish(struct dl_recorder *r, struct dl_record_result *res, struct dl_diag *d);
 

@@ -312,12 +312,26 @@ int dl_rec_keep_tick(struct dl_recorder *r, uint64_t now)
 
 /* --- what is told, and the end ------------------------------------------------------------------- */
 
+uint64_t dl_rec_keep_lost(const struct dl_recorder *r)
+{
+	struct dl_keep_stats ks;
+
+	dl_keep_stats(r->keep->k, 0, &ks);
+	return ks.lost;
+}
+
+uint64_t dl_rec_keep_dropped(const struct dl_recorder *r)
+{
+	return dl_kstate_dropped(dl_keep_state(r->keep->k));
+}
+
 void dl_rec_keep_status(const struct dl_recorder *r, uint64_t now, struct dl_record_status *st)
 {
 	struct dl_keep_stats ks;
 
 	dl_keep_stats(r->keep->k, now, &ks);
 	st->events = ks.events;
+	st->lost += ks.lost;
 	st->file_bytes = ks.kept_bytes;
 	st->kept_ns = ks.kept_ns;
 	st->forecast = r->keep->forecast;

@@ -15,7 +15,7 @@
 
 /* A thread that waits for a batch still wakes up every 5 s (MP_STATUS_CHECK_INTERVAL in PyTorch's
  * worker.py) to see whether its workers live, which takes it below a millisecond. */
-#define MOVED_NS 10000000ULL	/* CPU time a second of one thread that is more than that */
+#define MOVED_NS 10000000ULL	/* CPU time a second of one process that is more than that */
 #define TREE_MOVED_NS 20000000ULL	/* of the whole tree */
 #define TICK_NS (DL_NS_PER_S / 2)
 
@@ -119,23 +119,20 @@ struct gap {
 	bool fired;
 };
 
-/* What the recorder sees of "no batch": the thread that trains does nothing, and gives the GPU nothing. */
+/* What the recorder sees of "no batch": the process that trains does nothing, and gives the GPU nothing. */
 static void look_at_trainer(struct dl_kstate_proc *p, void *arg)
 {
 	struct gap *g = arg;
 	char buf[64], took[16];
-	uint64_t cpu_ns = 0;
-	bool running = false;
 
 	if (p->ended || !p->trainer || !p->workers || g->fired)
 		return;
-	dl_kstate_cpu(g->s, p->pid, &cpu_ns, &running);
-	if (!p->moved_ts || running || p->gpu_events != p->seen_gpu || cpu_ns < p->seen_cpu_ns ||
-	    cpu_ns - p->seen_cpu_ns >= MOVED_NS * (g->now - g->t->tick_ts) / DL_NS_PER_S) {
+	if (!p->moved_ts || p->running || p->gpu_events != p->seen_gpu ||
+	    p->cpu_ns - p->seen_cpu_ns >= MOVED_NS * (g->now - g->t->tick_ts) / DL_NS_PER_S) {
 		p->moved_ts = g->now;
 		p->told = false;
 	}
-	p->seen_cpu_ns = cpu_ns;
+	p->seen_cpu_ns = p->cpu_ns;
 	p->seen_gpu = p->gpu_events;
 	if (p->told || g->now - p->moved_ts < g->t->after_ns[DL_TRIGGER_GAP])
 		return;

@@ -144,7 +144,7 @@ static const char *loss_cause(uint32_t cause)
 		[DL_LOSS_RING_FULL] = "ring full", [DL_LOSS_RECURSION] = "recursion",
 		[DL_LOSS_MAP_FULL] = "map full", [DL_LOSS_STACK] = "no stack",
 		[DL_LOSS_LATE] = "too late", [DL_LOSS_INVALID] = "malformed",
-		[DL_LOSS_GPU] = "dropped by the collector",
+		[DL_LOSS_GPU] = "dropped by the collector", [DL_LOSS_DISK] = "disk full",
 	};
 
 	return cause < DL_LOSS_CAUSE_MAX && names[cause] ? names[cause] : "unknown";

@@ -155,7 +155,7 @@ static const struct dl_enum_name loss_cause[] = {
 	{ DL_LOSS_NONE, "none" }, { DL_LOSS_RING_FULL, "ring full" },
 	{ DL_LOSS_RECURSION, "recursion" }, { DL_LOSS_MAP_FULL, "map full" },
 	{ DL_LOSS_STACK, "no stack" }, { DL_LOSS_LATE, "late" }, { DL_LOSS_INVALID, "malformed" },
-	{ DL_LOSS_GPU, "collector" },
+	{ DL_LOSS_GPU, "collector" }, { DL_LOSS_DISK, "disk full" },
 };
 
 static const struct dl_enum_name source[] = {

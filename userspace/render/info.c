@@ -105,13 +105,18 @@ static int on_loss(struct collector *c, const struct dl_ev_loss *ev)
 
 	vec_for_each(&c->info->losses, have)
 		if (have->ring == ev->ring && have->cause == ev->cause && have->kind == ev->kind) {
-			have->cnt = ev->cnt > have->cnt ? ev->cnt : have->cnt;	/* running totals */
+			if (ev->cnt > have->before + have->cnt)	/* running totals */
+				have->cnt = ev->cnt - have->before;
 			return 0;
 		}
 	l = vec_push(&c->info->losses);
 	if (!l)
 		return -ENOMEM;
-	*l = (struct dl_info_loss){ ev->ring, ev->cause, ev->kind, ev->cnt };
+	*l = (struct dl_info_loss){ ev->ring, ev->cause, ev->kind, ev->cnt, 0 };
+	if (ev->h.flags & DL_HDR_RESTATED) {
+		l->before = ev->cnt;
+		l->cnt = 0;
+	}
 	return 0;
 }
 
@@ -249,8 +254,11 @@ int dl_info_collect(struct dl_info **ret, struct dl_trace *t, const char *path, 
 		dl_info_free(c.info);
 		return err == -ENOMEM ? dl_oom(d) : dl_fail_errno(d, err, "cannot read %s", path);
 	}
-	vec_for_each(&c.info->losses, l)
-		c.info->lost += l->cnt;
+	for (size_t i = c.info->losses.cnt; i-- > 0;) {
+		c.info->lost += c.info->losses.v[i].cnt;
+		if (!c.info->losses.v[i].cnt)	/* all of it before */
+			c.info->losses.v[i] = c.info->losses.v[--c.info->losses.cnt];
+	}
 	*ret = c.info;
 	return 0;
 }

@@ -25,7 +25,7 @@ struct dl_info_source {
 
 struct dl_info_loss {
 	uint32_t ring, cause, kind;	/* enum dl_ring, enum dl_loss_cause, enum dl_kind or 0 */
-	uint64_t cnt;
+	uint64_t cnt, before;	/* before: what was kept begins, not counted */
 };
 
 struct dl_info_proc {

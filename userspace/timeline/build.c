@@ -253,14 +253,18 @@ static int on_loss(struct dl_timeline *tl, const struct dl_hdr *ev)
 
 	vec_for_each(&tl->losses, it) {
 		if (it->ring == l->ring && it->cause == l->cause && it->kind == l->kind) {
-			it->cnt = l->cnt;
+			it->cnt = l->cnt - it->before;
 			return 0;
 		}
 	}
 	at = vec_push(&tl->losses);
 	if (!at)
 		return -ENOMEM;
-	*at = (struct dl_loss){ l->ring, l->cause, l->kind, l->cnt };
+	*at = (struct dl_loss){ l->ring, l->cause, l->kind, l->cnt, 0 };
+	if (ev->flags & DL_HDR_RESTATED) {	/* they are not of this part of the recording */
+		at->before = l->cnt;
+		at->cnt = 0;
+	}
 	return 0;
 }
 

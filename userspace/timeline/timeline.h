@@ -219,7 +219,7 @@ enum dl_stack_wait {
 	DL_SW_WAIT_RCU,		/* a grace period: for nobody */
 };
 
-struct dl_loss { uint32_t ring, cause, kind; uint64_t cnt; };
+struct dl_loss { uint32_t ring, cause, kind; uint64_t cnt, before; };	/* before: what was kept begins */
 struct dl_gpu_name { uint32_t device, pid; char *name; bool simulated; };
 
 /* A record that is only looked up, kept as it was. */
