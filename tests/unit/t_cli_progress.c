@@ -27,6 +27,20 @@ TEST(status_line_of_one)
 	CHECK_STR(buf, "0:05  1 process, 1 worker  0 events/s  lost 0  0 B  GPU: none");
 }
 
+TEST(status_line_of_a_flight_recorder)
+{
+	struct dl_record_status st = { .elapsed_ns = 65000000000, .processes = 3, .workers = 2, .gpu = "none", .gpu_hint = "",
+				       .file_bytes = 1 << 20, .kept_ns = 61500000000, .forecast = "" };
+	char buf[256];
+
+	dl_progress_format(&st, 200, buf, sizeof(buf));
+	CHECK_STR(buf, "1:05  3 processes, 2 workers  0 events/s  lost 0  1.00 MiB kept of the last 61.5 s  GPU: none");
+	/* In front, where a narrow terminal shows it. */
+	st.forecast = "shm full in 7 min";
+	dl_progress_format(&st, 24, buf, sizeof(buf));
+	CHECK_STR(buf, "1:05  shm full in 7 min ");
+}
+
 TEST(status_line_on_a_narrow_terminal)
 {
 	char buf[256];
