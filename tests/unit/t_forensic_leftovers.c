@@ -1,0 +1,777 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Post-mortems of planted machines: a folder with a /proc, /sys/fs/cgroup, /dev/shm and kernel log of its own. */
+#include "unit/test.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/cleanup.h"
+#include "diagnose/pm_log.h"
+#include "forensic/leftovers.h"
+
+#define MIB UINT64_C(1048576)
+
+static void free_pm(struct dl_postmortem **pm)
+{
+	dl_postmortem_free(*pm);
+}
+
+#define _cleanup_pm_ _cleanup_(free_pm)
+
+/* --- planting ------------------------------------------------------------------------------------ */
+
+static char root[512];
+
+static void begin(void)
+{
+	static int nr;
+	char name[32];
+
+	snprintf(name, sizeof(name), "root%d", nr++);
+	snprintf(root, sizeof(root), "%s", test_path(name));
+	CHECK_OK(mkdir(root, 0700));
+}
+
+/* The path below the planted root, its folders made. */
+static const char *below(const char *path)
+{
+	static char full[1024];
+
+	snprintf(full, sizeof(full), "%s/%s", root, path);
+	for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		CHECK(!mkdir(full, 0700) || errno == EEXIST);
+		*p = '/';
+	}
+	return full;
+}
+
+__attribute__((format(printf, 2, 3)))
+static void put(const char *path, const char *fmt, ...)
+{
+	FILE *f = fopen(below(path), "w");
+	va_list ap;
+
+	CHECK(f);
+	va_start(ap, fmt);
+	vfprintf(f, fmt, ap);
+	va_end(ap);
+	CHECK_OK(fclose(f));
+}
+
+#define IDLE SYS_ppoll
+#define WORKER_SIGNALS "00000000000044c0"
+
+static void put_stat(const char *dir, uint32_t id, const char *comm, char state, uint32_t ppid, int status)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/stat", dir);
+	put(path, "%u (%s) %c %u 1 1 0 -1 4194304 10 0 0 0 5 5 0 0 20 0 1 0 1000 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d\n",
+	    id, comm, state, ppid, status);
+	snprintf(path, sizeof(path), "%s/status", dir);
+	put(path, "Name:\t%s\nTgid:\t%u\nPid:\t%u\nPPid:\t%u\nNStgid:\t%u\nNSpid:\t%u\nRssAnon:\t  102400 kB\nRssShmem:\t    1024 kB\n"
+	    "SigCgt:\t%s\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n", comm, id, id, ppid, id, id,
+	    !strncmp(comm, "pt_data_worker", 14) ? WORKER_SIGNALS : "0000000000010002");
+}
+
+static void put_thread(uint32_t pid, uint32_t tid, const char *comm, char state, long nr, uint64_t arg0, uint64_t arg1)
+{
+	char dir[64], path[128];
+
+	snprintf(dir, sizeof(dir), "proc/%u/task/%u", pid, tid);
+	put_stat(dir, tid, comm, state, 1, 0);
+	snprintf(path, sizeof(path), "%s/syscall", dir);
+	put(path, "%ld 0x%" PRIx64 " 0x%" PRIx64 " 0x0 0x0 0x0 0x0 0x7ffd 0x7f00\n", nr, arg0, arg1);
+	snprintf(path, sizeof(path), "%s/wchan", dir);
+	put(path, "%s", state == 'D' ? "folio_wait_bit_common" : "do_wait");
+}
+
+/* A process whose only thread is in a system call. */
+static void put_proc(uint32_t pid, uint32_t ppid, const char *comm, char state, long nr, uint64_t arg0, uint64_t arg1)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "proc/%u", pid);
+	put_stat(path, pid, comm, state, ppid, 0);
+	put_thread(pid, pid, comm, state, nr, arg0, arg1);
+	snprintf(path, sizeof(path), "proc/%u/limits", pid);
+	put(path, "Limit                     Soft Limit           Hard Limit           Units\n"
+	    "Max open files            64                   1024                 files\n");
+	snprintf(path, sizeof(path), "proc/%u/maps", pid);
+	put(path, "7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n");
+	snprintf(path, sizeof(path), "proc/%u/cmdline", pid);
+	put(path, "%s", "train.py");
+}
+
+static void put_shell(void)
+{
+	put_stat("proc/1", 1, "systemd", 'S', 0, 0);
+}
+
+static struct dl_postmortem *ask(struct dl_leftover_opts o)
+{
+	struct dl_postmortem *pm = NULL;
+	struct dl_diag d = {};
+
+	o.root = root;
+	o.settle_ns = 1000000;
+	if (o.log)
+		o.log_len = strlen(o.log);
+	CHECK_MSG(!dl_postmortem_leftovers(&pm, &o, &d), "%s", d.msg);
+	CHECK(pm->text && *pm->text);
+	return pm;
+}
+
+#define ASK(...) ask((struct dl_leftover_opts){ __VA_ARGS__ })
+
+static const struct dl_pm_alternative *other(const struct dl_postmortem *pm, enum dl_death death)
+{
+	vec_for_each(&pm->alternatives, a)
+		if (a->death == death)
+			return a;
+	return NULL;
+}
+
+static bool noted(const struct dl_postmortem *pm, const char *text)
+{
+	vec_for_each(&pm->notes, n)
+		if (strstr(*n, text))
+			return true;
+	return false;
+}
+
+static bool told(const struct dl_postmortem *pm, const char *text, enum dl_pm_source source)
+{
+	vec_for_each(&pm->facts, f)
+		if (f->source == source && strstr(f->text, text))
+			return true;
+	return false;
+}
+
+static uint64_t number(const struct dl_postmortem *pm, const char *id)
+{
+	uint64_t value = UINT64_MAX;
+
+	CHECK_MSG(dl_pm_get(pm, id, &value), "no number %s", id);
+	return value;
+}
+
+#define CHECK_DEATH(pm, ID, how) do { \
+	if ((pm)->death != DL_DEATH_##ID || (pm)->confidence != DL_PM_##how) \
+		test_fail(__FILE__, __LINE__, "%s %s: %s", dl_death_id((pm)->death), dl_pm_confidence_id((pm)->confidence), (pm)->text); \
+} while (0)
+
+/* --- texts ----------------------------------------------------------------------------------------- */
+
+#define BOOT "6,0,0,-;Linux version 6.12.0\n"
+#define KILLED "RuntimeError: DataLoader worker (pid 4712) is killed by signal: Killed. \n"
+#define BUS "RuntimeError: DataLoader worker (pid 4712) is killed by signal: Bus error. It is possible that dataloader's workers " \
+	"are out of shared memory. Please try to raise your shared memory limit.\n"
+
+static const char oom[] =
+	"4,1,9831000001,-;python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+	"4,2,9831000010,-;memory: usage 1048576kB, limit 1048576kB, failcnt 812\n"
+	"4,3,9831000012,-;Memory cgroup stats for /job:\n"
+	"4,4,9831000013,-;anon 943718400\n"
+	"4,5,9831000014,-;file 104857600\n"
+	"4,6,9831000017,-;shmem 83886080\n"
+	"4,7,9831000021,-;[  pid  ]   uid  tgid total_vm      rss rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj name\n"
+	"4,8,9831000022,-;[   4711]  1000  4711   523456    26214    20480     5734         0   409600        0             0 python3\n"
+	"4,9,9831000023,-;[   4712]  1000  4712   723456   225280   204800        0     20480  2162688      256           300 pt_data_worker\n"
+	"4,10,9831000024,-;[    600]     0   600     3456      280      200       80         0    20480        0             0 sshd\n"
+	"6,11,9831000030,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/job,task_memcg=/job,"
+	"task=pt_data_worker,pid=4712,uid=1000\n"
+	"3,12,9831000031,-;Memory cgroup out of memory: Killed process 4712 (pt_data_worker) total-vm:2893824kB, anon-rss:819200kB, "
+	"file-rss:0kB, shmem-rss:81920kB, UID:1000 pgtables:2112kB oom_score_adj:300\n";
+
+#define OOM_OF(pid, comm) "3,12,9831000031,-;Out of memory: Killed process " pid " (" comm ") total-vm:2893824kB, " \
+	"anon-rss:819200kB, file-rss:0kB, shmem-rss:81920kB, UID:1000 pgtables:2112kB oom_score_adj:0\n"
+
+/* --- the kernel log ------------------------------------------------------------------------------- */
+
+TEST(nothing_is_left)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	pm = ASK(.pid = 0);
+	CHECK_DEATH(pm, UNEXPLAINED, UNKNOWN);
+	CHECK(noted(pm, "kmsg"));
+	CHECK(noted(pm, "a recording"));
+	CHECK_EQ(pm->alternatives.cnt, 0);
+}
+
+TEST(oom_of_the_process_that_the_output_names)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "%s", oom);
+	pm = ASK(.log = KILLED);
+	CHECK_DEATH(pm, OOM_CGROUP, CERTAIN);
+	CHECK_EQ(pm->victim.pid, 4712);
+	CHECK_STR(pm->victim.name, "pt_data_worker");
+	CHECK_EQ(pm->sig, SIGKILL);
+	CHECK_EQ(pm->ts, 9831000031000);
+	CHECK(strstr(pm->text, "/job") && strstr(pm->text, "1.00 GiB") && strstr(pm->text, "800 MiB"));
+	CHECK_EQ(number(pm, "cgroup.limit"), 1024 * MIB);
+	CHECK_EQ(number(pm, "cgroup.usage"), 1024 * MIB);
+	CHECK_EQ(number(pm, "cgroup.anon"), 900 * MIB);
+	CHECK_EQ(number(pm, "cgroup.shmem"), 80 * MIB);
+	CHECK_EQ(number(pm, "cgroup.file"), 20 * MIB);
+	CHECK_EQ(pm->procs.cnt, 2);	/* sshd is none of the run */
+	CHECK_EQ(pm->procs.v[1].anon, 800 * MIB);
+	CHECK_EQ(pm->procs.v[1].status, SIGKILL);
+	CHECK(pm->procs.v[1].ended && !pm->procs.v[0].ended);
+	CHECK(told(pm, "Memory cgroup out of memory", DL_PM_KERNEL_LOG));
+	CHECK(!pm->claims.v->contradicts && !pm->wrong_text);
+	CHECK(noted(pm, "near ones"));
+}
+
+/* In a container the output has inner numbers. */
+TEST(oom_of_a_process_with_another_number)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "%s", oom);
+	pm = ASK(.log = "RuntimeError: DataLoader worker (pid 31) is killed by signal: Killed. \n");
+	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
+	CHECK_EQ(pm->victim.pid, 4712);
+	CHECK_EQ(pm->victim.nspid, 31);
+	CHECK(noted(pm, "container"));
+}
+
+TEST(oom_of_the_machine_and_of_strangers)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT OOM_OF("4712", "python3"));
+	pm = ASK(.log = KILLED);
+	CHECK_DEATH(pm, OOM_HOST, CERTAIN);
+	/* Another program's death is told, and decides nothing. The number may be an inner one. */
+	begin();
+	put("dev/kmsg", BOOT OOM_OF("4712", "mysqld"));
+	pm2 = ASK(.log = KILLED);
+	CHECK_DEATH(pm2, UNEXPLAINED, UNKNOWN);
+	CHECK(told(pm2, "mysqld", DL_PM_KERNEL_LOG));
+	CHECK(other(pm2, DL_DEATH_OOM_CGROUP) && other(pm2, DL_DEATH_OOM_HOST) && other(pm2, DL_DEATH_KILLED_BY));
+	CHECK_EQ(pm2->alternatives.cnt, 3);
+}
+
+/* With another fault's kernel log beside it: a bus error is no kill for want of memory. */
+TEST(oom_beside_a_bus_error)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "%s", oom);
+	pm = ASK(.log = BUS);
+	CHECK_DEATH(pm, UNEXPLAINED, UNKNOWN);
+	CHECK_EQ(pm->sig, SIGBUS);
+	CHECK_EQ(pm->victim.nspid, 4712);
+	CHECK(other(pm, DL_DEATH_SHM_FULL) && other(pm, DL_DEATH_MAPPED_FILE_TRUNCATED) && !other(pm, DL_DEATH_OOM_CGROUP));
+	CHECK(other(pm, DL_DEATH_SHM_FULL)->decides);
+	CHECK(strstr(pm->text, "SIGBUS"));
+}
+
+TEST(nobody_was_asked_about)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "%s", oom);
+	pm = ASK(.pid = 0);
+	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
+	CHECK(noted(pm, "nobody was asked about"));
+}
+
+TEST(killed_and_no_oom_since_the_boot)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "6,1,5140900,-;usb 1-1: new device\n");
+	pm = ASK(.log = KILLED);
+	CHECK_DEATH(pm, KILLED_BY, POSSIBLE);
+	CHECK(strstr(pm->text, "if the run was on this machine"));
+	CHECK(other(pm, DL_DEATH_OOM_CGROUP) && other(pm, DL_DEATH_OOM_HOST));
+	/* A log that has lost its beginning may have lost it. */
+	begin();
+	put("dev/kmsg", "6,1000,5140900000,-;usb 1-1: new device\n");
+	pm2 = ASK(.log = KILLED);
+	CHECK_DEATH(pm2, UNEXPLAINED, UNKNOWN);
+	CHECK(noted(pm2, "overwritten"));
+	/* And so may one that may not be read, or is saved. */
+	begin();
+	put("saved", BOOT);
+	pm3 = ASK(.log = KILLED, .kernel_log = below("saved"));
+	CHECK_DEATH(pm3, UNEXPLAINED, UNKNOWN);
+	CHECK_EQ(pm3->alternatives.cnt, 3);
+}
+
+/* The advice of PyTorch, and a kernel log that knows better. */
+TEST(bus_errors_that_the_kernel_explains)
+{
+	static const struct { const char *line; enum dl_death death; enum dl_pm_confidence confidence; } all[] = {
+		{ "4,9,20000000,-;PID 4712 killed due to inadequate hugepage pool\n", DL_DEATH_HUGEPAGES_EXHAUSTED, DL_PM_CERTAIN },
+		{ "3,9,20000000,-;Memory failure: 0x1f2e3: Killing python3:4712 due to hardware memory corruption\n",
+		  DL_DEATH_MEMORY_FAILURE, DL_PM_CERTAIN },
+		{ "3,9,20000000,-;I/O error, dev sdb, sector 2048 op 0x0:(READ) flags 0x0\n", DL_DEATH_MAPPED_FILE_ERROR, DL_PM_POSSIBLE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+		begin();
+		put("dev/kmsg", BOOT "%s", all[i].line);
+		pm = ASK(.log = BUS);
+		CHECK_EQ(pm->death, all[i].death);
+		CHECK_EQ(pm->confidence, all[i].confidence);
+		CHECK(pm->claims.v->contradicts);
+		CHECK(strstr(pm->wrong_text, "every bus error"));
+		if (all[i].confidence == DL_PM_POSSIBLE)
+			CHECK(other(pm, DL_DEATH_SHM_FULL) && other(pm, DL_DEATH_MAPPED_FILE_TRUNCATED));
+		else
+			CHECK_EQ(pm->alternatives.cnt, 0);
+	}
+}
+
+TEST(segfault_with_its_library)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "6,9,20000000,-;python3[812]: segfault at 10 ip 00007f0000001234 sp 00007fff0 error 6 in libfoo.so[7f0000000000+3000]\n");
+	pm = ASK(.log = "./run.sh: line 3:   812 Segmentation fault      (core dumped) python3 train.py\n");
+	CHECK_DEATH(pm, SEGFAULT, CERTAIN);
+	CHECK(strstr(pm->text, "libfoo.so") && strstr(pm->text, "wrote to address 0x10"));
+	/* Without the kernel's line, as for a worker, whose handler hides it: as far as the output goes. */
+	begin();
+	pm2 = ASK(.log = "ERROR: Unexpected segmentation fault encountered in worker.\n");
+	CHECK_DEATH(pm2, SEGFAULT, LIKELY);
+	CHECK(!strstr(pm2->text, "memory ran out"));
+}
+
+TEST(a_saved_log_decides_as_well)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("journal", "Nov 30 09:02:57 gpu12 kernel: Memory cgroup out of memory: Killed process 4712 (python3) total-vm:2893824kB, "
+	    "anon-rss:819200kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:2112kB oom_score_adj:0\n");
+	pm = ASK(.log = KILLED, .kernel_log = below("journal"));
+	CHECK_DEATH(pm, OOM_CGROUP, CERTAIN);
+	CHECK(pm->facts.v->wall_ns > 0);
+}
+
+TEST(daemons_that_kill)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("journal", "Nov 30 09:02:57 h systemd-oomd[700]: Killed /user.slice/run-4.scope due to memory pressure for /user.slice being 61%% > 50%%\n");
+	pm = ASK(.log = KILLED, .kernel_log = below("journal"));
+	CHECK_DEATH(pm, KILLED_BY, LIKELY);
+	CHECK(strstr(pm->text, "run-4.scope"));
+}
+
+TEST(what_was_given_must_be_there)
+{
+	struct dl_postmortem *pm = NULL;
+	struct dl_diag d = {};
+
+	begin();
+	CHECK_EQ(dl_postmortem_leftovers(&pm, &(struct dl_leftover_opts){ .root = root, .kernel_log = below("nowhere") }, &d), -ENOENT);
+	CHECK(strstr(d.msg, "nowhere"));
+	CHECK_EQ(dl_postmortem_leftovers(&pm, &(struct dl_leftover_opts){ .root = below("norootthere") }, &d), -ENOENT);
+	CHECK(!pm);
+}
+
+/* --- /dev/shm ------------------------------------------------------------------------------------- */
+
+static void put_object(const char *name, uint64_t size, uint64_t bytes)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "dev/shm/%s", name);
+	fd = open(below(path), O_WRONLY | O_CREAT, 0600);
+	CHECK(fd >= 0);
+	CHECK_OK(ftruncate(fd, (off_t)size));
+	if (bytes) {
+		CHECK_OK(posix_fallocate(fd, 0, (off_t)bytes));
+		CHECK_OK(fsync(fd));
+	}
+	close(fd);
+}
+
+TEST(an_object_without_memory)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put_object("torch_4712_99_3", 8 * MIB, 0);
+	put_object("torch_4713_99_3", 2 * MIB, 2 * MIB);
+	put_object("sem.mp-x", 32, 32);
+	pm = ASK(.log = "RuntimeError: unable to write to file </torch_4712_99_3>: No space left on device (28)\n");
+	CHECK_DEATH(pm, SHM_FULL, LIKELY);
+	CHECK(told(pm, "8.00 MiB in all, and not one block", DL_PM_SHM));
+	CHECK(told(pm, "2 objects of PyTorch in /dev/shm have a dead owner", DL_PM_SHM));
+	CHECK(number(pm, "shm.leftover") >= 2 * MIB && number(pm, "shm.leftover") < 3 * MIB);
+	/* By itself, and beside a bus error: it says which of them. */
+	pm2 = ASK(.pid = 0);
+	CHECK_DEATH(pm2, SHM_FULL, LIKELY);
+	pm3 = ASK(.log = BUS);
+	CHECK_DEATH(pm3, SHM_FULL, LIKELY);
+	CHECK(!pm3->claims.v->contradicts);
+	CHECK(strstr(pm3->text, "which the output names"));
+}
+
+TEST(objects_of_the_living)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put_shell();
+	put_proc(4712, 1, "python3", 'S', IDLE, 0, 0);
+	put_object("torch_4712_99_3", MIB, MIB);
+	pm = ASK(.pid = 0);
+	CHECK_DEATH(pm, UNEXPLAINED, UNKNOWN);
+	CHECK(!told(pm, "dead owner", DL_PM_SHM));
+}
+
+/* An OOM of the process that the output names goes before what lies about. */
+TEST(an_object_beside_an_oom)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT "%s", oom);
+	put_object("torch_1_99_3", 8 * MIB, 0);
+	pm = ASK(.log = KILLED);
+	CHECK_DEATH(pm, OOM_CGROUP, CERTAIN);
+}
+
+/* A real tmpfs, which needs root. */
+TEST(a_small_and_a_full_one)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", (below("dev/shm/x"), mkdir(below("dev/shm"), 0700), below("dev/shm")), "tmpfs", 0, "size=4m"))
+		SKIP("mounting a tmpfs needs root: %s", strerror(errno));
+	pm = ASK(.log = BUS);
+	CHECK_DEATH(pm, SHM_FULL, POSSIBLE);
+	CHECK_EQ(number(pm, "shm.total"), 4 * MIB);
+	CHECK(strstr(pm->text, "does not prove it"));
+	CHECK(other(pm, DL_DEATH_MAPPED_FILE_TRUNCATED));
+	put_object("torch_4712_99_3", 4 * MIB, 4 * MIB);
+	pm2 = ASK(.log = BUS);
+	CHECK_OK(umount(below("dev/shm")));
+	CHECK_DEATH(pm2, SHM_FULL, LIKELY);
+	CHECK_EQ(number(pm2, "shm.used"), 4 * MIB);
+	CHECK(told(pm2, "64 MiB is what a container gets", DL_PM_SHM));
+}
+
+/* --- control groups ------------------------------------------------------------------------------ */
+
+static void put_v2(const char *events, const char *pids)
+{
+	put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n");
+	put("proc/self/cgroup", "0::/shell\n");
+	put("sys/fs/cgroup/cgroup.controllers", "cpu memory pids\n");
+	put("sys/fs/cgroup/shell/cgroup.events", "populated 1\n");
+	put("sys/fs/cgroup/shell/memory.max", "max\n");
+	put("sys/fs/cgroup/job/cgroup.events", "populated 1\n");
+	put("sys/fs/cgroup/job/memory.max", "1073741824\n");
+	put("sys/fs/cgroup/job/memory.current", "104857600\n");
+	put("sys/fs/cgroup/job/memory.peak", "1073741824\n");
+	put("sys/fs/cgroup/job/memory.events", "%s", events);
+	put("sys/fs/cgroup/job/pids.max", "64\n");
+	put("sys/fs/cgroup/job/pids.current", "5\n");
+	put("sys/fs/cgroup/job/pids.events", "%s", pids);
+}
+
+TEST(counters_of_version_2)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL, *pm4 = NULL;
+
+	begin();
+	put_v2("low 0\nhigh 0\nmax 91\noom 2\noom_kill 2\noom_group_kill 0\n", "max 0\n");
+	pm = ASK(.log = KILLED, .cgroup = "/job");
+	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
+	CHECK(strstr(pm->text, "/job") && strstr(pm->text, "1.00 GiB"));
+	CHECK(told(pm, "killed 2 processes", DL_PM_CGROUP));
+	CHECK(told(pm, "met the limit 91 times", DL_PM_CGROUP));
+	CHECK_EQ(number(pm, "cgroup.limit"), 1024 * MIB);
+	CHECK_EQ(number(pm, "cgroup.peak"), 1024 * MIB);
+	CHECK_EQ(number(pm, "cgroup.usage"), 100 * MIB);
+	/* By themselves they do not say when. */
+	pm2 = ASK(.cgroup = "/job");
+	CHECK_DEATH(pm2, OOM_CGROUP, POSSIBLE);
+	/* Of a bus error they are not the cause. */
+	pm3 = ASK(.log = BUS, .cgroup = "/job");
+	CHECK_DEATH(pm3, UNEXPLAINED, UNKNOWN);
+	/* The shell's own say nothing. */
+	pm4 = ASK(.log = KILLED);
+	CHECK_DEATH(pm4, UNEXPLAINED, UNKNOWN);
+}
+
+TEST(refused_forks)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put_v2("oom_kill 0\n", "max 17\n");
+	pm = ASK(.log = "RuntimeError: can't start new thread\n", .cgroup = "/job");
+	CHECK_DEATH(pm, PROCESS_LIMIT, LIKELY);
+	CHECK(strstr(pm->text, "64") && strstr(pm->text, "17 times"));
+	CHECK_EQ(number(pm, "pids.limit"), 64);
+}
+
+TEST(counters_of_version_1)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup/memory rw shared:4 - cgroup cgroup rw,memory\n");
+	put("proc/self/cgroup", "4:memory:/\n");
+	put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n");
+	put("sys/fs/cgroup/memory/job/a/memory.usage_in_bytes", "1048576\n");
+	put("sys/fs/cgroup/memory/job/a/memory.limit_in_bytes", "9223372036854771712\n");
+	put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "2097152\n");
+	put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+	put("sys/fs/cgroup/memory/job/memory.max_usage_in_bytes", "1073741824\n");
+	put("sys/fs/cgroup/memory/job/memory.failcnt", "55\n");
+	put("sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+	pm = ASK(.log = KILLED, .cgroup = "/job/a");
+	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
+	CHECK_EQ(number(pm, "cgroup.limit"), 1024 * MIB);
+	CHECK(told(pm, "met the limit 55 times", DL_PM_CGROUP));
+	CHECK(told(pm, "killed 1 process of control group /job for", DL_PM_CGROUP));
+}
+
+/* --- a run that lives ------------------------------------------------------------------------------ */
+
+TEST(a_lost_batch)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', IDLE, 0, 0);
+	put_proc(202, 100, "pt_data_worker", 'S', SYS_read, 5, 0);
+	put_thread(201, 211, "QueueFeeder", 'S', SYS_futex, 0x1000, 0x189);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, BATCH_LOST, POSSIBLE);
+	CHECK(other(pm, DL_DEATH_HANG));
+	CHECK_EQ(pm->procs.cnt, 3);
+	CHECK_EQ(pm->threads.cnt, 4);
+	CHECK_EQ(number(pm, "workers"), 2);
+	CHECK_STR(pm->cmdline, "train.py");
+	CHECK_EQ(pm->procs.v[1].anon, 100 * MIB);
+	/* A worker's number stands for its run. */
+	pm2 = ASK(.pid = 202);
+	CHECK_DEATH(pm2, BATCH_LOST, POSSIBLE);
+	CHECK_EQ(pm2->victim.pid, 100);
+	/* What says that one could not be made. */
+	put("proc/100/root/dev/shm/x", "%s", "");
+	CHECK_OK(unlink(below("proc/100/root/dev/shm/x")));
+	CHECK_OK(truncate((put("proc/100/root/dev/shm/torch_201_5_6", "%s", ""), below("proc/100/root/dev/shm/torch_201_5_6")), 4 << 20));
+	pm3 = ASK(.pid = 100);
+	CHECK_DEATH(pm3, BATCH_LOST, LIKELY);
+	CHECK(strstr(pm3->text, "could not be made"));
+}
+
+TEST(a_lost_batch_for_want_of_descriptors)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', IDLE, 0, 0);
+	for (int i = 0; i < 63; i++) {
+		char path[64];
+
+		snprintf(path, sizeof(path), "proc/201/fd/%d", i);
+		put(path, "%s", "");
+	}
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, BATCH_LOST, LIKELY);
+	CHECK(strstr(pm->text, "limit of open files"));
+	CHECK_EQ(number(pm, "fds.open"), 63);
+	CHECK_EQ(number(pm, "fds.limit"), 64);
+}
+
+static void put_mutex(uint32_t pid, uint64_t addr, uint32_t owner)
+{
+	const uint32_t word[3] = { 2, 0, owner };
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "proc/%u/mem", pid);
+	fd = open(below(path), O_WRONLY | O_CREAT, 0600);
+	CHECK_EQ(pwrite(fd, word, sizeof(word), (off_t)addr), sizeof(word));
+	close(fd);
+}
+
+TEST(a_lock_that_was_held_at_the_fork)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_thread(100, 105, "pt_data_pin", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x80);
+	put_mutex(201, 0x4000, 105);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, HANG, LIKELY);
+	CHECK(strstr(pm->text, "pt_data_pin") && strstr(pm->text, "when it was forked"));
+	CHECK_EQ(pm->victim.pid, 201);
+	CHECK_EQ(pm->threads.v[2].holder.tid, 105);
+	/* A thread of its own that lives may still give it back. */
+	put_mutex(201, 0x4000, 211);
+	put_thread(201, 211, "python3", 'S', SYS_read, 3, 0);
+	pm2 = ASK(.pid = 100);
+	CHECK_DEATH(pm2, HANG, POSSIBLE);
+	CHECK_EQ(pm2->threads.v[2].holder.tid, 211);
+	CHECK(strstr(pm2->threads.v[2].holder_text, "waiting to read"));
+	/* What stands there may be anything: nothing is made of a number that nobody has. */
+	put_mutex(201, 0x4000, 77777777);
+	pm3 = ASK(.pid = 100);
+	CHECK_DEATH(pm3, HANG, POSSIBLE);
+	CHECK_EQ(pm3->threads.v[2].holder.pid, 0);
+	CHECK(!pm3->threads.v[2].holder_text);
+}
+
+TEST(a_lock_between_processes)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x109);
+	put_proc(202, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x109);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, HANG, LIKELY);
+	CHECK(strstr(pm->text, "all 2 workers wait for a lock between processes"));
+}
+
+TEST(in_the_kernel_and_stopped_and_running)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL, *pm4 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'D', SYS_read, 3, 0);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, HANG, LIKELY);
+	CHECK(strstr(pm->text, "folio_wait_bit_common") && strstr(pm->text, "network file system"));
+	put_proc(201, 100, "pt_data_worker", 'T', SYS_read, 3, 0);
+	pm2 = ASK(.pid = 100);
+	CHECK_DEATH(pm2, HANG, CERTAIN);
+	CHECK(strstr(pm2->text, "SIGSTOP"));
+	put_proc(201, 100, "pt_data_worker", 'R', -1, 0, 0);
+	pm3 = ASK(.pid = 100);
+	CHECK_DEATH(pm3, NONE, LIKELY);
+	/* A trainer that spins while its workers are idle may wait for its GPU. */
+	put_proc(100, 1, "python3", 'R', -1, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', IDLE, 0, 0);
+	pm4 = ASK(.pid = 100);
+	CHECK_DEATH(pm4, NONE, POSSIBLE);
+	CHECK(other(pm4, DL_DEATH_HANG));
+}
+
+TEST(orphans)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(201, 1, "pt_data_worker", 'S', IDLE, 0, 0);
+	put_proc(202, 1, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x109);
+	put_proc(300, 1, "nginx", 'S', IDLE, 0, 0);
+	pm = ASK(.pid = 0);
+	CHECK_DEATH(pm, ORPHANED, LIKELY);
+	CHECK(strstr(pm->text, "2 of its workers"));
+	CHECK_EQ(pm->procs.cnt, 2);
+	pm2 = ASK(.pid = 201);
+	CHECK_DEATH(pm2, ORPHANED, LIKELY);
+	/* What killed the trainer goes before what that left. */
+	put("dev/kmsg", BOOT OOM_OF("4712", "python3"));
+	pm3 = ASK(.log = "Killed\n");
+	CHECK_DEATH(pm3, OOM_HOST, LIKELY);
+	CHECK(told(pm3, "without a trainer", DL_PM_PROC));
+}
+
+TEST(a_worker_that_nobody_has_waited_for)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(4712, 100, "pt_data_worker", 'Z', -1, 0, 0);
+	put_stat("proc/4712", 4712, "pt_data_worker", 'Z', 100, SIGKILL);
+	put("dev/kmsg", BOOT "%s", oom);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, OOM_CGROUP, CERTAIN);
+	CHECK_EQ(pm->victim.pid, 4712);
+	CHECK(told(pm, "was killed outright (SIGKILL)", DL_PM_PROC));
+	CHECK_OK(unlink(below("dev/kmsg")));
+	put_stat("proc/4712", 4712, "pt_data_worker", 'Z', 100, 3 << 8);
+	pm2 = ASK(.pid = 100);
+	CHECK_DEATH(pm2, WORKER_EXIT, LIKELY);
+	CHECK(strstr(pm2->text, "exit code 3"));
+	CHECK_EQ(pm2->status, 3 << 8);
+}
+
+TEST(a_process_that_is_gone)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put_shell();
+	pm = ASK(.pid = 4712);
+	CHECK_DEATH(pm, UNEXPLAINED, UNKNOWN);
+	CHECK(noted(pm, "no process 4712 any more"));
+	put("dev/kmsg", BOOT "%s", oom);
+	pm2 = ASK(.pid = 4712);
+	CHECK_DEATH(pm2, OOM_CGROUP, CERTAIN);
+}
+
+/* --- this machine ------------------------------------------------------------------------------- */
+
+TEST(a_real_process)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+	struct dl_leftover_opts o = { .settle_ns = 1000000 };
+	struct dl_diag d = {};
+	const pid_t pid = fork();
+	int err;
+
+	if (!pid) {
+		for (;;)
+			pause();
+	}
+	o.pid = (uint32_t)pid;
+	err = dl_postmortem_leftovers(&pm, &o, &d);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	CHECK_MSG(!err, "%s", d.msg);
+	CHECK_EQ(pm->procs.cnt, 1);
+	CHECK_EQ(pm->threads.cnt, 1);
+	CHECK(number(pm, "host.total") > 0 && number(pm, "maps.count") > 0 && number(pm, "fds.limit") > 0);
+}
