@@ -183,7 +183,7 @@ static void shm_numbers(struct dl_pmx *x)
 	}
 	batch = batch_bytes(x);
 	num(x, "shm.total", "size of /dev/shm", total, DL_PM_BYTES);
-	num(x, "shm.used", "used of it", used, DL_PM_BYTES);
+	num(x, "shm.used", "used of /dev/shm", used, DL_PM_BYTES);
 	if (is_about_shm(x->pm->death) && full)
 		needed(x, total, used, batch);
 	if (workers_at(x, x->at)) {
@@ -203,12 +203,12 @@ static void group_numbers(struct dl_pmx *x)
 	uint64_t pgtables = 0;
 
 	num(x, "cgroup.limit", "memory limit of the cgroup", memcg && x->oom->limit ? x->oom->limit : g ? g->mem_limit : 0, DL_PM_BYTES);
-	num(x, "cgroup.usage", "memory charged to it", memcg && x->oom->usage ? x->oom->usage : g ? g->mem_usage : 0, DL_PM_BYTES);
+	num(x, "cgroup.usage", "memory charged to the cgroup", memcg && x->oom->usage ? x->oom->usage : g ? g->mem_usage : 0, DL_PM_BYTES);
 	if (!g)
 		return;
-	num(x, "cgroup.anon", "of it private", g->mem_anon, DL_PM_BYTES);
-	num(x, "cgroup.shmem", "of it shared memory", g->mem_shmem, DL_PM_BYTES);
-	num(x, "cgroup.file", "of it page cache", g->mem_file, DL_PM_BYTES);
+	num(x, "cgroup.anon", "private memory in the cgroup", g->mem_anon, DL_PM_BYTES);
+	num(x, "cgroup.shmem", "shared memory in the cgroup", g->mem_shmem, DL_PM_BYTES);
+	num(x, "cgroup.file", "page cache in the cgroup", g->mem_file, DL_PM_BYTES);
 	num(x, "cgroup.swap", "swapped out", g->swap_usage, DL_PM_BYTES);
 	vec_for_each(&x->tl->procs, p) {
 		const struct dl_mem *m = dl_pm_alive(p, x->at) ? dl_pm_mem_at(p, x->at) : NULL;
@@ -227,7 +227,7 @@ static void host_numbers(struct dl_pmx *x)
 	if (!h)
 		return;
 	num(x, "host.total", "memory of the machine", h->mem_total, DL_PM_BYTES);
-	num(x, "host.available", "of it available", h->mem_avail, DL_PM_BYTES);
+	num(x, "host.available", "available memory of the machine", h->mem_avail, DL_PM_BYTES);
 	num(x, "host.swap-free", "free swap space", h->swap_free, DL_PM_BYTES);
 }
 
@@ -268,10 +268,10 @@ static void fs_numbers(struct dl_pmx *x)
 		return;
 	if (x->bus && x->bus->fs_total) {
 		num(x, "fs.total", "size of the file system", x->bus->fs_total, DL_PM_BYTES);
-		num(x, "fs.used", "used of it", x->bus->fs_used, DL_PM_BYTES);
+		num(x, "fs.used", "used of the file system", x->bus->fs_used, DL_PM_BYTES);
 	} else if (x->pm->death == DL_DEATH_DISK_FULL && x->fail && x->fail->ev->of == DL_LIMIT_FS) {
 		num(x, "fs.total", "size of the file system", x->fail->ev->limit, DL_PM_BYTES);
-		num(x, "fs.used", "used of it", x->fail->ev->used, DL_PM_BYTES);
+		num(x, "fs.used", "used of the file system", x->fail->ev->used, DL_PM_BYTES);
 	}
 }
 
