@@ -256,6 +256,21 @@ TEST(dump_of_switches)
 	dl_str_fini(&all);
 }
 
+TEST(dump_of_a_failed_call)
+{
+	struct { struct dl_ev_syscall_fail ev; char tail[16]; } e = { .ev = {
+		.h = { .size = sizeof(e.ev) + 11, .kind = DL_EV_SYSCALL_FAIL, .tid = 5, .pid = 4, .ts = T0 },
+		.syscall = 285, .err = 28, .bytes = 4096, .used = 10, .limit = 20, .file_kind = DL_FILE_REG,
+		.of = DL_LIMIT_FS, .flags = DL_SF_NAME | DL_SF_SHM, .skipped = 3 }, .tail = "torch_1_2_3" };
+	const struct dl_event_fmt fmt = { T0, "x86_64", true };
+	struct dl_str s = {};
+
+	dl_event_text(&s, &fmt, &e.ev.h);
+	CHECK_HAS(s.s, "syscall=fallocate err=ENOSPC bytes=4096 used=10 limit=20");
+	CHECK_HAS(s.s, "of=\"file system\" flags=name|shm skipped=3 \"torch_1_2_3\"");
+	dl_str_fini(&s);
+}
+
 TEST(dump_json_keeps_numbers_and_adds_names)
 {
 	char *line = dump_of(DL_EV_SIGNAL, 0, true);

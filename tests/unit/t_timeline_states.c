@@ -168,3 +168,34 @@ TEST(ids_are_reused)
 	CHECK_EQ(tl->procs.v[2].parent, 0);
 	dl_timeline_free(tl);
 }
+
+/* What may explain a death stays, in the order of time, a stranger's too; limits are with the samples. */
+TEST(refusals_are_kept_with_deaths)
+{
+	struct dl_ev_syscall_fail fail = { .h = { sizeof(fail), DL_EV_SYSCALL_FAIL, MAIN, AT(2), MAIN, 0, 0 }, .err = 28 };
+	struct dl_ev_shm_unlink gone = { .h = { sizeof(gone), DL_EV_SHM_UNLINK, STRANGER, AT(1), STRANGER, 0,
+						DL_HDR_FOREIGN }, .owner = MAIN };
+	struct dl_ev_proc_limits limits = { .h = { sizeof(limits), DL_EV_PROC_LIMITS, MAIN, AT(1), MAIN, 0, 0 },
+					    .nofile = 1024 };
+	static const uint16_t want[] = { DL_EV_SHM_UNLINK, DL_EV_SYSCALL_FAIL, DL_EV_EXIT };
+	struct synth *s = new_trace();
+	struct dl_timeline *tl;
+	size_t found = 0;
+
+	synth_event_text(s, &fail.h, "/dev/shm/torch_1");
+	synth_event_text(s, &gone.h, "torch_1");
+	synth_event(s, &limits.h);
+	synth_exit(s, AT(4), MAIN, MAIN, 1 << 8, DL_EX_LAST);
+	tl = build(s);
+	vec_for_each(&tl->crash, k) {
+		if (k->ev->kind == DL_EV_MARK)
+			continue;
+		CHECK(found < sizeof(want) / sizeof(want[0]));
+		CHECK_EQ(k->ev->kind, want[found]);
+		found++;
+	}
+	CHECK_EQ(found, 3);
+	CHECK_EQ(tl->env.cnt, 1);
+	CHECK_EQ(((const struct dl_ev_proc_limits *)tl->env.v[0].ev)->nofile, 1024);
+	dl_timeline_free(tl);
+}
