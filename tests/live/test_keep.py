@@ -244,6 +244,11 @@ def recorder_killed(where):
         check(p.poll() is None, "the target died with its recorder")
         segments = sorted(glob.glob(k.folder + "/*.dlbpf"))
         check(len(segments) >= 3, f"the segments are {segments}")
+        seen = dlbpf.report(k.trace)  # nothing is in the file, so the folder beside it is read
+        equal({q["pid"] for q in seen["processes"] if q["role"] == "worker"}, set(alive), "the workers in the folder")
+        check(not seen["trace"]["complete"], "what a killed recorder left is called complete")
+        late = killed - max(e["ts"] for e in dlbpf.dump(k.folder, "switch"))
+        check(late < 2_500_000_000, f"the last {late / 1e6:.0f} ms are missing in the folder")
         for s in segments[-2:]:
             tasks = {t["pid"] for t in dlbpf.dump(s, "task")}
             check({pid, *alive} <= tasks, f"{s} knows {tasks}, not {({pid, *alive})}")
@@ -264,6 +269,63 @@ def recorder_killed(where):
     equal({roles.get(w) for w in alive}, {"worker"}, "the roles of the workers")
 
 
+def stalls(where):
+    """Nobody does anything: that is told once, until somebody does."""
+    p, k = nursery(where, "--trigger", "stall=3s", "--cooldown", "1s")
+    try:
+        dlbpf.wait_until(lambda: len(k.saved("stall")) == 1 and "saved " in k.stderr(), 30, f"saved trace: {k.stderr()}")
+        time.sleep(4)
+        equal(len(k.saved("stall")), 1, "the number of traces")
+        fired = marks(k.saved("stall")[0], "trigger")
+        equal([m["value"] for m in fired], [5], f"what fired ({fired})")
+        k.end()
+    finally:
+        p.kill()
+        p.wait()
+        k.close()
+
+
+# Loses four descriptors a second until there are no more, and dies of it.
+LEAK = """
+import os, time
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(60)]
+print("ready", flush=True)
+while True:
+    for _ in range(4):
+        held.append(os.open("/dev/null", os.O_RDONLY))
+    time.sleep(1)
+"""
+
+
+def saved_before_it_dies(where):
+    """The forecast comes before the death, and at about the time that the leak was planted for."""
+    p = subprocess.Popen(["prlimit", "--nofile=256", sys.executable, "-c", LEAK], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True)
+    k = None
+    try:
+        p.stdout.readline()
+        k = Keeper(where, p.pid, "--trigger", "death", "--on-forecast", "40s", keep="20s")
+        dlbpf.wait_until(lambda: len(k.saved("forecast")) == 1 and "saved " in k.stderr(), 60, f"saved trace: {k.stderr()}")
+        check(p.poll() is None, "it was dead before it was saved")
+        fired = marks(k.saved("forecast")[0], "trigger")
+        equal([m["value"] for m in fired], [7], f"what fired ({fired})")
+        text = fired[0]["text"]
+        m = re.match(rf"the open files of process {p.pid} will meet its limit in about (\d+) s", text)
+        check(m, f"its text is {text!r}")
+        told = time.monotonic()
+        dlbpf.report(k.saved("forecast")[0])
+        p.wait(60)
+        lived = time.monotonic() - told
+        check(abs(lived - int(m.group(1))) < 12, f"{text!r}; it lived {lived:.0f} s more")
+        equal(k.p.wait(30), 0, "the exit code of the recorder")
+    finally:
+        p.kill()
+        p.wait()
+        p.stdout.close()
+        if k:
+            k.close()
+
+
 def command_that_fails(where):
     """FILE is how it ended, and the exit code is the command's."""
     trace = os.path.join(where, "run.dlbpf")
@@ -275,7 +337,7 @@ def command_that_fails(where):
 
 
 CASES = [worker_killed, stacks_have_names, fires_cools_and_goes_on, asked_by_signal, size_is_kept, recorder_killed,
-         command_that_fails]
+         stalls, saved_before_it_dies, command_that_fails]
 
 
 def main():

@@ -187,7 +187,7 @@ int dl_facts_take(struct dl_facts *f, const struct dl_hdr *ev, uint32_t segment)
 	at = dl_facts_find(f, ev->kind, ev->pid, rules[ev->kind].id(ev));
 	if (at) {
 		at->segment = segment;
-		return replace(f, at, ev);
+		return replace(f, at, ev) ? -ENOMEM : 1;
 	}
 	if (f->sz + ev->size > DL_KSTATE_FACTS_SZ)
 		return -ENOSPC;
@@ -203,5 +203,5 @@ int dl_facts_take(struct dl_facts *f, const struct dl_hdr *ev, uint32_t segment)
 	}
 	memcpy(at->ev, ev, ev->size);
 	count(f, at->ev, 1);
-	return 0;
+	return 1;
 }

@@ -6,6 +6,7 @@
 
 #include "capture/keep_state_int.h"
 #include "capture/proc.h"
+#include "trace/schema.h"
 
 #define LATE_NS (2 * DL_NS_PER_S)	/* what belongs to the dead still comes for so long */
 #define SINCE_NS DL_NS_PER_S		/* what has not changed for so long is told by a mark */
@@ -60,12 +61,18 @@ static int say_stack(struct dl_kstate *s, uint32_t id, uint64_t ts, struct dl_si
 	return err ? err : say_symbols_of(s, (const void *)f->ev, ts, out);
 }
 
+static bool refers(uint16_t kind)
+{
+	return kind == DL_EV_SWITCH || kind == DL_EV_SAMPLE || kind == DL_EV_STACK;
+}
+
 int dl_kstate_before(struct dl_kstate *s, const struct dl_hdr *ev, struct dl_sink *out)
 {
 	const struct dl_ev_sample *sample;
 	int err;
 
-	if (ev->flags & DL_HDR_RESTATED)
+	/* It is not yet known to be well formed. */
+	if ((ev->flags & DL_HDR_RESTATED) || !refers(ev->kind) || !dl_event_fits(dl_event_desc(ev->kind), ev))
 		return 0;
 	switch (ev->kind) {
 	case DL_EV_SWITCH:

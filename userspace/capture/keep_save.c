@@ -2,11 +2,13 @@
 /* One trace of many segments: at a trigger, at the end, and of what a killed recorder has left. */
 #include "capture/keep.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -159,12 +161,39 @@ static int join(const struct dl_keep_dir *dir, struct parts *parts, int fd, cons
 
 /* --- in a process of its own ---------------------------------------------------------------------- */
 
+static bool is_wanted(const struct dl_keep *k, const struct parts *parts, const struct dl_keep_out *out, int fd)
+{
+	if (fd <= STDERR_FILENO || fd == k->dir.fd || fd == out->fd)
+		return true;
+	vec_for_each(parts, it)
+		if (it->fd == fd)
+			return true;
+	return false;
+}
+
+/* The recorder's: what it closes must be closed, its probes above all. */
+static void close_others(const struct dl_keep *k, const struct parts *parts, const struct dl_keep_out *out)
+{
+	DIR *dp = opendir("/proc/self/fd");
+	struct dirent *de;
+
+	while (dp && (de = readdir(dp))) {
+		const int fd = atoi(de->d_name);
+
+		if (de->d_name[0] != '.' && fd != dirfd(dp) && !is_wanted(k, parts, out, fd))
+			close(fd);
+	}
+	if (dp)
+		closedir(dp);
+}
+
 __attribute__((noreturn))
 static void be_saver(const struct dl_keep *k, struct parts *parts, const struct dl_keep_out *out)
 {
 	int fd = out->fd, err;
 
-	if (nice(10) == -1) { /* never mind: it is politeness */ }
+	close_others(k, parts, out);
+	setpriority(PRIO_PROCESS, 0, 10);
 	if (fd < 0)
 		fd = dl_output_open(out->path, k->dir.inv, NULL);
 	err = fd < 0 ? fd : join(&k->dir, parts, fd, out->stop);

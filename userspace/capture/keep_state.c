@@ -235,7 +235,8 @@ static void fork_seen(struct dl_kstate *s, const struct dl_ev_fork *ev)
 		*t = (struct dl_kthread){ .tid = ev->child_tid };
 	}
 	if (p && p->ended && ev->child_pid == ev->child_tid) {
-		dl_facts_forget_pid(&s->facts, p->pid);
+		if (p->has_facts)
+			dl_facts_forget_pid(&s->facts, p->pid);
 		*p = (struct dl_kstate_proc){ .pid = ev->child_pid };
 	}
 	t = add_thread(s, ev->child_tid, ev->child_pid);
@@ -292,9 +293,12 @@ static void exec_seen(struct dl_kstate *s, const struct dl_ev_exec *ev)
 {
 	struct dl_kstate_proc *p = dl_kstate_proc(s, ev->h.pid);
 
-	dl_facts_forget_pid(&s->facts, ev->h.pid);
-	if (p)
-		p->worker = false;
+	if (!p)
+		return;
+	if (p->has_facts)	/* looking through all of them for each program that runs would be dear */
+		dl_facts_forget_pid(&s->facts, ev->h.pid);
+	p->has_facts = false;
+	p->worker = false;
 }
 
 static void gpu_seen(struct dl_kstate *s, uint32_t pid)
@@ -304,6 +308,18 @@ static void gpu_seen(struct dl_kstate *s, uint32_t pid)
 	s->gpu_events++;
 	if (p)
 		p->gpu_events++;
+}
+
+static void take_fact(struct dl_kstate *s, const struct dl_hdr *ev)
+{
+	struct dl_kstate_proc *p;
+	const int taken = dl_facts_take(&s->facts, ev, s->segment);
+
+	if (taken < 0)
+		s->dropped++;
+	p = taken > 0 && ev->pid ? dl_kstate_proc(s, ev->pid) : NULL;
+	if (p)
+		p->has_facts = true;
 }
 
 void dl_kstate_event(struct dl_kstate *s, const struct dl_hdr *ev)
@@ -339,8 +355,7 @@ void dl_kstate_event(struct dl_kstate *s, const struct dl_hdr *ev)
 		exec_seen(s, (const void *)ev);
 		break;
 	}
-	if (dl_facts_take(&s->facts, ev, s->segment))
-		s->dropped++;
+	take_fact(s, ev);
 }
 
 /* --- asked by others --------------------------------------------------------------------------- */

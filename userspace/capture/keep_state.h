@@ -56,6 +56,7 @@ struct dl_kstate_proc {
 	bool worker;		/* has PyTorch's handlers */
 	bool trainer;		/* has, or had, workers */
 	bool ended;
+	bool has_facts;		/* that are about it alone */
 	uint32_t workers;	/* alive; as of the last dl_kstate_count_workers() */
 	uint64_t gpu_events;	/* so far: it, or its GPU, did something */
 	uint64_t cpu_ns;	/* CPU time of its threads, while watched */

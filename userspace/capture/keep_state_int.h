@@ -28,7 +28,7 @@ struct dl_facts {
 
 void dl_facts_fini(struct dl_facts *f);
 
-/* Remembers the event if it is a fact. 0, or -ENOMEM or -ENOSPC when there is no room. */
+/* Remembers the event if it is a fact. 1, 0 when it is none, or -ENOMEM or -ENOSPC when there is no room. */
 int dl_facts_take(struct dl_facts *f, const struct dl_hdr *ev, uint32_t segment);
 
 /* By what makes it one of its kind: dl_fact_id(). NULL unknown. */

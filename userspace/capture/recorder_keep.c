@@ -342,6 +342,7 @@ int dl_rec_keep_finish(struct dl_recorder *r, struct dl_record_result *res, stru
 	struct dl_rec_keep *rk = r->keep;
 	const struct dl_keep_out out = { .fd = rk->out_fd, .path = r->o->path, .last = true };
 	struct dl_keep_stats ks;
+	char text[512];
 	pid_t pid;
 	int err;
 
@@ -355,8 +356,11 @@ int dl_rec_keep_finish(struct dl_recorder *r, struct dl_record_result *res, stru
 	res->lost += ks.lost;
 	res->kept_ns = ks.kept_ns;
 	res->saved = rk->saved_cnt;
-	if (err)
-		err = dl_fail_errno(d, err, "cannot write %s; what was kept stays in %s.keep", r->o->path, r->o->path);
+	if (err) {
+		snprintf(text, sizeof(text), "what could not be written to %s stays in %s.keep", r->o->path, r->o->path);
+		dl_rec_note(r, text);
+		err = dl_fail_errno(d, err, "cannot write %s", r->o->path);
+	}
 	keep_free(rk, !err);
 	r->keep = NULL;
 	return err;

@@ -198,6 +198,7 @@ static int exit_code_of(int status)
 static void say_end(const struct record_opts *o, const struct dl_record_result *res, const char *cmd)
 {
 	const char *why = NULL;
+	char kept[64], took[16];
 
 	if (res->end == DL_END_WRITE)
 		dl_error("the recording stopped early: cannot write to %s: %s\n"
@@ -211,8 +212,10 @@ static void say_end(const struct record_opts *o, const struct dl_record_result *
 		why = "stopped at --max-size";
 	else if (res->end == DL_END_DURATION)
 		why = "stopped after --duration";
-	if (res->kept_ns && !why)
-		why = "the last part of it, as --keep says";
+	if (res->kept_ns && !why) {
+		snprintf(kept, sizeof(kept), "the last %s of it", dl_fmt_ns(took, sizeof(took), res->kept_ns));
+		why = kept;
+	}
 	dl_progress_summary(stderr, o->path, res, why);
 	if (!res->has_status || !res->target_ended)
 		return;
