@@ -5,6 +5,8 @@
 #include "base/cleanup.h"
 #include "diagnose/pm_log.h"
 #include "diagnose/postmortem.h"
+#include "unit/failing_alloc.h"
+#include "unit/pmlog_samples.h"
 
 static void free_pm(struct dl_postmortem **pm)
 {
@@ -405,6 +407,49 @@ TEST(nothing_at_all)
 	pm->death = DL_DEATH_SHM_FULL;
 	CHECK_OK(dl_pm_judge_claims(pm));
 	CHECK(!pm->wrong_text);
+}
+
+TEST(whole_outputs)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pmlog_samples); i++) {
+		const struct pmlog_sample *s = &pmlog_samples[i];
+		_cleanup_pm_ struct dl_postmortem *pm = read_log(s->text, strlen(s->text));
+		const struct fit f = fit_of(pm);
+
+		if (!f.first || f.fits != s->fits || f.likely != s->likely || f.sig != s->sig || f.first->pid != s->pid)
+			test_fail(__FILE__, __LINE__, "%s: fits %" PRIx64 ", likely %s, signal %d, process %u", s->name, f.fits,
+				  dl_death_id(f.likely), f.sig, f.first ? f.first->pid : 0);
+	}
+}
+
+TEST(every_allocation_may_fail)
+{
+#if FAILING_ALLOC
+	int failed = 0;
+
+	for (long n = 0;; n++) {
+		struct dl_postmortem *pm = dl_pm_new();
+		int err;
+		long left;
+
+		CHECK(pm);
+		alloc_left = n;
+		err = dl_pm_read_log(pm, bus_log, sizeof(bus_log) - 1);
+		pm->death = DL_DEATH_OOM_HOST;
+		if (!err)
+			err = dl_pm_judge_claims(pm);
+		left = alloc_left;
+		alloc_left = LONG_MAX;
+		CHECK(!err || err == -ENOMEM);
+		dl_postmortem_free(pm);
+		if (left > 0)
+			break;
+		failed += err != 0;
+	}
+	CHECK(failed > 5);
+#else
+	SKIP("the sanitizer has an allocator of its own");
+#endif
 }
 
 /* Each text of the table is found where it begins a line. */

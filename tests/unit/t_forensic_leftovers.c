@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Post-mortems of planted machines: a folder with a /proc, /sys/fs/cgroup, /dev/shm and kernel log of its own. */
 #include "unit/test.h"
+#include "unit/failing_alloc.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -750,6 +751,56 @@ TEST(a_process_that_is_gone)
 	put("dev/kmsg", BOOT "%s", oom);
 	pm2 = ASK(.pid = 4712);
 	CHECK_DEATH(pm2, OOM_CGROUP, CERTAIN);
+}
+
+TEST(a_number_from_inside_a_container)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put_shell();
+	put_proc(4100, 1, "python3", 'S', IDLE, 0, 0);
+	put("proc/4100/status", "Name:\tpython3\nTgid:\t4100\nPid:\t4100\nPPid:\t1\nNStgid:\t4100\t31\nNSpid:\t4100\t31\nSigCgt:\t0\n");
+	pm = ASK(.pid = 31);
+	CHECK_DEATH(pm, HANG, POSSIBLE);
+	CHECK_EQ(pm->victim.pid, 4100);
+	CHECK_EQ(pm->victim.nspid, 31);
+}
+
+TEST(every_allocation_may_fail)
+{
+#if FAILING_ALLOC
+	struct dl_leftover_opts o = { .pid = 100, .log = KILLED, .log_len = sizeof(KILLED) - 1, .cgroup = "/job", .root = root,
+				      .settle_ns = 1 };
+	int failed = 0;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x80);
+	put_v2("max 91\noom_kill 2\n", "max 1\n");
+	put_object("torch_4712_99_3", 8 * MIB, 0);
+	put("dev/kmsg", BOOT "%s", oom);
+	for (long n = 0;; n++) {
+		struct dl_postmortem *pm = NULL;
+		int err;
+		long left;
+
+		alloc_left = n;
+		err = dl_postmortem_leftovers(&pm, &o, NULL);
+		left = alloc_left;
+		alloc_left = LONG_MAX;
+		CHECK(!err == !!pm && (!err || err == -ENOMEM));
+		dl_postmortem_free(pm);
+		if (left > 0)
+			break;
+		failed += err != 0;
+		CHECK(n < 100000);
+	}
+	CHECK(failed > 100);
+#else
+	SKIP("the sanitizer has an allocator of its own");
+#endif
 }
 
 /* --- this machine ------------------------------------------------------------------------------- */

@@ -302,10 +302,10 @@ const struct dl_log_rule dl_log_rules[] = {
 	     "the kernel killed a process of the service for want of memory", NULL),
 
 	/* --- kernel log that was pasted too --- */
-	TEXT("kernel-oom-memcg", "Memory cgroup out of memory: Kill", D(OOM_CGROUP), OOM_CGROUP,
-	     "a control group was at its memory limit and the kernel killed a process in it", NULL),
-	TEXT("kernel-oom", "Out of memory: Kill", D(OOM_HOST), OOM_HOST,
-	     "the machine was out of memory and the kernel killed a process", NULL),
+	TEXT("kernel-oom-memcg", "Memory cgroup out of memory: Kill* process %p", D(OOM_CGROUP), OOM_CGROUP,
+	     "a control group was at its memory limit and the kernel killed process %p in it", NULL),
+	TEXT("kernel-oom", "Out of memory: Kill* process %p", D(OOM_HOST), OOM_HOST,
+	     "the machine was out of memory and the kernel killed process %p", NULL),
 	TEXT("kernel-hugetlb", "killed due to inadequate hugepage pool", D(HUGEPAGES_EXHAUSTED), HUGEPAGES_EXHAUSTED,
 	     "no huge page was left for a mapping of them", NULL),
 

@@ -126,10 +126,10 @@ int dl_klog_line(struct dl_klog *k, const char *line, size_t len, int64_t now_wa
 		if (!k->parser)
 			return -ENOMEM;
 	}
-	/* A line of JSON is long; of others what is behind is of no interest. */
+	/* A line of JSON is long; of others what is behind is of no interest. Nothing is passed on that a terminal obeys. */
 	for (size_t i = 0; i < len && n + 1 < sizeof(buf); i++)
 		if (line[i] && line[i] != '\r')
-			buf[n++] = line[i] == '\t' ? ' ' : line[i];
+			buf[n++] = (unsigned char)line[i] < ' ' || line[i] == 0x7f ? ' ' : line[i];
 	buf[n] = '\0';
 	return n ? log_line(k, buf, now_wall_ns) : 0;
 }

@@ -153,7 +153,7 @@ static const char *kmsg_prefix(const char *s, struct dl_klog_prefix *ret)
 
 	if (sscanf(s, "%*u,%*u,%llu,%*[^;\n];%n", &us, &n) != 1 || !n)
 		return NULL;
-	ret->boot_ns = us < UINT64_MAX / 1000 ? us * 1000 : 0;
+	ret->boot_ns = !us ? 1 : us < UINT64_MAX / 1000 ? us * 1000 : 0;	/* 0 is none */
 	ret->kernel = true;
 	return s + n;
 }
@@ -169,7 +169,7 @@ static const char *bracket(const char *s, struct dl_klog_prefix *ret)
 		return NULL;
 	end = seconds(p, &ns);
 	if (end && *end == ']') {
-		ret->boot_ns = ns;
+		ret->boot_ns = ns ? ns : 1;
 		return end + 1;
 	}
 	end = ctime_time(p, &wall);

@@ -219,22 +219,23 @@ static int add_numbers(struct dl_left *l, const struct dl_left_group *g)
 	return err;
 }
 
-/* Of the groups of the run only: those of the caller's shell say nothing of it. */
+/* Those of the caller's shell are also the run's in a container, and nothing to it elsewhere. */
 static int verdict_of_groups(struct dl_left *l)
 {
 	char limit[16];
 
 	vec_for_each(&l->groups, g) {
 		if (g->oom_kills && dl_left_allows(l, DL_DEATH_OOM_CGROUP) && l->fits)
-			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, DL_PM_LIKELY, dl_left_text(
+			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, l->own_groups ? DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
 				"the kernel killed for want of memory in control group %s%s%s: its counter says so, and the output "
-				"fits it", g->path, g->limit ? ", whose limit is " : "",
-				g->limit ? dl_fmt_bytes(limit, sizeof(limit), g->limit) : ""));
-		if (g->oom_kills && !l->fits && !l->o->pid)
+				"fits it%s", g->path, g->limit ? ", whose limit is " : "",
+				g->limit ? dl_fmt_bytes(limit, sizeof(limit), g->limit) : "",
+				l->own_groups ? ", if the run was in it" : ""));
+		if (g->oom_kills && !l->fits && !l->o->pid && !l->own_groups)
 			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, DL_PM_POSSIBLE, dl_left_text(
 				"the kernel has killed %" PRIu64 " process%s of control group %s for want of memory, at some time since "
 				"it was made", g->oom_kills, g->oom_kills == 1 ? "" : "es", g->path));
-		if (g->fork_refused && (l->fits & DL_DEATH_BIT(PROCESS_LIMIT)))
+		if (g->fork_refused && (l->fits & DL_DEATH_BIT(PROCESS_LIMIT)) && !l->own_groups)
 			return dl_left_verdict(l, DL_DEATH_PROCESS_LIMIT, DL_PM_LIKELY, dl_left_text(
 				"control group %s allows %" PRIu64 " processes and threads, and refused more %" PRIu64 " times", g->path,
 				g->pids_limit, g->fork_refused));
@@ -258,7 +259,7 @@ int dl_left_judge_groups(struct dl_left *l)
 	if (!err)
 		err = add_numbers(l, least);
 	if (!err && l->groups.cnt && l->own_groups)
-		return dl_pm_note(l->pm, "the control groups are those of this shell: for a container or a job give its own with "
+		err = dl_pm_note(l->pm, "the control groups are those of this shell: for a container or a job give its own with "
 				  "--cgroup");
 	return err ? err : verdict_of_groups(l);
 }

@@ -306,22 +306,50 @@ static void pause_between(const struct dl_left *l)
 		;
 }
 
+/*
+ * The process of that number, as a host id, or, where there is none, as the only Python program that has it inside its
+ * container, as the output of the run has it. 0 none.
+ */
+static uint32_t resolve(const struct dl_left *l, const struct all_procs *all, uint32_t pid)
+{
+	uint32_t found = 0;
+
+	vec_for_each(&all->v, it)
+		if (it->pid == pid)
+			return pid;
+	vec_for_each(&all->v, it) {
+		_cleanup_close_ int fd = open_proc(l, it->pid);
+		struct dl_status status;
+		struct dl_stat st;
+
+		if (fd < 0 || dl_proc_status(fd, 0, &status) || status.nstgid != pid || dl_proc_stat(fd, 0, &st) ||
+		    !dl_left_is_python(st.comm))
+			continue;
+		if (found)
+			return 0;
+		found = it->pid;
+	}
+	return found;
+}
+
 int dl_left_read_tree(struct dl_left *l)
 {
 	_cleanup_free_ void *mem = NULL;
 	struct all_procs all = {};
-	uint32_t root = l->o->pid;
+	uint32_t root;
 	int err;
 
-	if (!root)
+	if (!l->o->pid)
 		return 0;
 	err = list_all(l, &all);
 	mem = all.v.v;
+	root = err ? 0 : resolve(l, &all, l->o->pid);
+	if (!root)
+		return err;
 	/* A worker was named: the run is its trainer's. */
 	for (int up = 0; up < 3 && is_worker(l, root) && !has_lost_parent(l, root, parent_of(&all, root)); up++)
 		root = parent_of(&all, root);
-	if (!err)
-		err = add_tree(l, &all, root);
+	err = add_tree(l, &all, root);
 	if (err || !l->procs.cnt)
 		return err;
 	vec_for_each(&l->procs, p)
