@@ -54,7 +54,8 @@ static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
 }
 
 #define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, cs) & 3) == 3)
-#define DL_CTX_IP(c) DL_CTX_WORD(c, ip)
+#define DL_RAW_IP ip
+#define DL_CTX_IP(c) DL_CTX_WORD(c, DL_RAW_IP)
 
 /* TS_COMPAT: the thread is in a 32-bit system call. */
 #define dl_task_compat(t) ((t)->thread_info.status & 0x0002)
@@ -103,7 +104,8 @@ static __always_inline bool dl_regs_probe(struct dl_regs *out, void *stack_end)
 }
 
 #define DL_CTX_USER_MODE(c) ((DL_CTX_WORD(c, pstate) & 0xf) == 0)
-#define DL_CTX_IP(c) DL_CTX_WORD(c, pc)
+#define DL_RAW_IP pc
+#define DL_CTX_IP(c) DL_CTX_WORD(c, DL_RAW_IP)
 
 /* _TIF_32BIT */
 #define dl_task_compat(t) ((t)->thread_info.flags & (1UL << 22))

@@ -8,6 +8,7 @@
  * itself, and some a second in all, so that the ring, which other crash events need, cannot be filled.
  */
 #include "signal.bpf.h"
+#include "vma.bpf.h"
 
 #define THREADS_CNT 256
 #define PER_SECOND 16
@@ -82,8 +83,22 @@ static __always_inline void copy_stack(struct dl_fault_stack *rec)
 	}
 }
 
-SEC("?tp_btf/signal_generate")
-int BPF_PROG(dl_fault_stack, int sig, struct kernel_siginfo *info, struct task_struct *t, int group, int result)
+/* By it userspace sees whether the mappings that it knows are those of this moment. */
+static __always_inline void copy_mapping(struct dl_fault_stack *rec, enum dl_vma_how how)
+{
+	struct dl_vma vma = {};
+	struct dl_file f = {};
+
+	dl_vma_find(&vma, ((struct dl_raw_regs *)rec->regs)->DL_RAW_IP, how);
+	if (vma.found && vma.file)
+		dl_file_read(&f, vma.file);
+	rec->map_start = vma.start;
+	rec->map_off = vma.pgoff * dl_page_sz;
+	rec->map_ino = f.ino;
+}
+
+static __always_inline int on_fault(int sig, struct kernel_siginfo *info, struct task_struct *t, int result,
+				    enum dl_vma_how how)
 {
 	__u64 id = bpf_get_current_pid_tgid(), now;
 	struct dl_fault_stack *rec;
@@ -111,7 +126,26 @@ int BPF_PROG(dl_fault_stack, int sig, struct kernel_siginfo *info, struct task_s
 		dl_lost(DL_LOSS_STACK, DL_EV_CRASH_STACK);
 		return 0;
 	}
+	copy_mapping(rec, how);
 	copy_stack(rec);
 	bpf_ringbuf_submit(rec, 0);
 	return 0;
+}
+
+SEC("?tp_btf/signal_generate")
+int BPF_PROG(dl_fault_stack_vma, int sig, struct kernel_siginfo *info, struct task_struct *t, int group, int result)
+{
+	return on_fault(sig, info, t, result, DL_VMA_HELPER);
+}
+
+SEC("?tp_btf/signal_generate")
+int BPF_PROG(dl_fault_stack_rb, int sig, struct kernel_siginfo *info, struct task_struct *t, int group, int result)
+{
+	return on_fault(sig, info, t, result, DL_VMA_RB);
+}
+
+SEC("?tp_btf/signal_generate")
+int BPF_PROG(dl_fault_stack, int sig, struct kernel_siginfo *info, struct task_struct *t, int group, int result)
+{
+	return on_fault(sig, info, t, result, DL_VMA_NONE);
 }

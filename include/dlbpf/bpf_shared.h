@@ -133,6 +133,9 @@ struct dl_fault_stack {
 	__u64 addr;		/* si_addr of a fault */
 	__u32 words;		/* of regs that are there */
 	__u32 stack_sz;		/* bytes of stack that are there */
+	__u64 map_start;	/* the mapping of its instruction; 0 unknown */
+	__u64 map_off;		/* offset of its start in the file */
+	__u64 map_ino;		/* of a file; else 0 */
 	__u64 regs[DL_FAULT_WORDS];
 	__u8 stack[DL_FAULT_STACK_SZ];	/* from the stack pointer on */
 };

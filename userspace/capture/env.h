@@ -36,6 +36,8 @@ struct dl_env_proc {
 	uint64_t next_maps_ts, maps_period_ns;
 	uint64_t maps;
 	uint64_t limits_hash;	/* of the last PROC_LIMITS; 0 none yet */
+	uint64_t libs;		/* bytes of libraries' code that it has mapped; 0 unknown yet */
+	bool more_libs;		/* they have changed since the sample before */
 };
 
 /* -ESRCH when the process is gone. at_once: count mappings now. */

@@ -104,6 +104,8 @@ int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, u
 	err = dl_proc_status(proc_fd, 0, &st);
 	if (err || !has_memory(&st))
 		return -ESRCH;
+	p->more_libs = p->libs && st.libs != p->libs;
+	p->libs = st.libs;
 	if (at_once || ts >= p->next_maps_ts)
 		count_maps(p, ts, proc_fd, maps_limit);
 	ev.maps = p->maps;

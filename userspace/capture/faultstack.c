@@ -50,6 +50,20 @@ static bool regs_of(struct dl_unwind_regs *ret, const struct dl_fault_stack *fs)
 	       dl_unwind_regs(ret, MACHINE, fs->regs, fs->words);
 }
 
+int dl_fault_mapping(const struct dl_fault_stack *fs, const struct dl_space *sp, const struct dl_symfiles *files)
+{
+	struct dl_unwind_regs regs;
+	const struct dl_seg *seg = regs_of(&regs, fs) ? dl_space_find(sp, regs.pc) : NULL;
+	uint64_t ino;
+
+	if (!seg || !fs->map_start)
+		return seg ? 0 : -1;
+	ino = seg->file == DL_NO_FILE ? 0 : files->v.v[seg->file]->ino;
+	if (!ino != !fs->map_ino || (ino && seg->off - seg->start != fs->map_off - fs->map_start))
+		return -1;
+	return ino == fs->map_ino;
+}
+
 int64_t dl_fault_unwind(const struct dl_fault_stack *fs, const struct dl_space *sp, const struct dl_symfiles *files,
 			struct dl_frame frames[DL_FAULT_FRAMES_MAX], enum dl_stack_end *ret_end)
 {
@@ -63,6 +77,8 @@ int64_t dl_fault_unwind(const struct dl_fault_stack *fs, const struct dl_space *
 	if (!regs_of(&regs, fs))
 		return 0;
 	v.start = dl_unwind_sp(&regs);
+	if (dl_fault_mapping(fs, sp, files) < 0 && dl_space_find(sp, regs.pc))
+		v.sp = NULL;
 	u = dl_unwinder_new();
 	if (!u)
 		return -ENOMEM;

@@ -15,8 +15,14 @@
 enum { DL_FAULT_FRAMES_MAX = 64 };
 
 /*
- * Innermost first; how many, 0 when the registers are of no use. sp: what the process has mapped; may be NULL,
- * and then only what frame pointers tell is found. Bounded in time. -ENOMEM.
+ * Is what the kernel saw mapped at the instruction also what is known? 1: yes; -1: no; 0: it cannot be told. On
+ * an overlay file system the kernel's inode is another one than /proc's, where its layers lie on several.
+ */
+int dl_fault_mapping(const struct dl_fault_stack *fs, const struct dl_space *sp, const struct dl_symfiles *files);
+
+/*
+ * Innermost first; how many, 0 when the registers are of no use. sp: what the process has mapped, may be NULL;
+ * what belies the kernel is not used, and the innermost frame is then the only one. Bounded in time. -ENOMEM.
  */
 int64_t dl_fault_unwind(const struct dl_fault_stack *fs, const struct dl_space *sp, const struct dl_symfiles *files,
 			struct dl_frame frames[DL_FAULT_FRAMES_MAX], enum dl_stack_end *ret_end);

@@ -50,6 +50,7 @@ struct dl_status {
 	uint64_t sig_blocked, sig_caught;
 	uint64_t cpus_allowed;	/* how many */
 	uint64_t rss_anon, rss_file, rss_shmem, swap, pgtables, locked, pinned;	/* bytes */
+	uint64_t libs;		/* code of libraries that is mapped, bytes */
 };
 
 #define DL_PF_KTHREAD 0x00200000	/* include/linux/sched.h, the same since 2.6.27 */

@@ -111,7 +111,7 @@ static const struct {
 	F("PPid", ppid, AS_U32), F("Uid", uid, AS_U32), F("Gid", gid, AS_U32),
 	F("NStgid", nstgid, AS_LAST), F("NSpid", nspid, AS_LAST), F("VmLck", locked, AS_KB),
 	F("VmPin", pinned, AS_KB), F("RssAnon", rss_anon, AS_KB), F("RssFile", rss_file, AS_KB),
-	F("RssShmem", rss_shmem, AS_KB), F("VmPTE", pgtables, AS_KB), F("VmSwap", swap, AS_KB),
+	F("RssShmem", rss_shmem, AS_KB), F("VmLib", libs, AS_KB), F("VmPTE", pgtables, AS_KB), F("VmSwap", swap, AS_KB),
 	F("Threads", threads, AS_U32), F("SigBlk", sig_blocked, AS_HEX64),
 	F("SigCgt", sig_caught, AS_HEX64), F("Cpus_allowed", cpus_allowed, AS_BITS),
 #undef F

@@ -178,6 +178,9 @@ static int sample_procs(struct dl_recorder *r, uint64_t ts, bool whole, uint32_t
 		err = p->pid == but_pid ? 0 : sample_proc(r, p, ts, whole);
 		if (err)
 			return err;
+		/* A library that is loaded late may be where it crashes, before any sample hits it. */
+		if (!err && p->env.more_libs && r->sym)
+			dl_symbols_scan(r->sym, p->pid, p->fd);
 	}
 	return 0;
 }

@@ -51,6 +51,7 @@ struct req {
 
 struct proc {
 	uint32_t pid;
+	uint32_t parent;	/* that it was forked from; 0 unknown */
 	int fd;			/* /proc/PID; -1 none */
 	struct dl_space *space;	/* NULL: not read yet */
 	bool inherited;		/* the space is the parent's; the process's own was not read yet */
@@ -307,8 +308,28 @@ static void resolve_all(struct dl_symbols *s)
 
 /* --- the thread's side: crashes ---------------------------------------------------------------- */
 
-/* The process may still be there, held up by its handler or by the dump of its core; then what it has
- * mapped meanwhile is seen. */
+/*
+ * The process may still be there, held up by its handler or by the dump of its core; then what it has mapped
+ * meanwhile is seen. Of one that is gone and was never looked at, its parent may have mapped more by the time
+ * of the fork than was known: that is taken when the instruction's own mapping agrees.
+ */
+static void refresh_crashed(struct dl_symbols *s, struct proc *p, const struct dl_fault_stack *fs)
+{
+	struct proc *parent;
+
+	if (p->fd >= 0)
+		scan_proc(s, p);
+	parent = p->inherited ? find_proc(s, p->parent) : NULL;
+	if (!parent || parent->fd < 0)
+		return;
+	scan_proc(s, parent);
+	if (parent->space == p->space || dl_fault_mapping(fs, parent->space, &s->files) < 1)
+		return;
+	dl_space_put(p->space);
+	p->space = parent->space;
+	p->space->refs++;
+}
+
 static void unwind_crash(struct dl_symbols *s, const struct req *r)
 {
 	struct dl_frame frames[DL_FAULT_FRAMES_MAX];
@@ -320,8 +341,8 @@ static void unwind_crash(struct dl_symbols *s, const struct req *r)
 		p->fd = r->fd;
 	else if (r->fd >= 0)
 		close(r->fd);
-	if (p && p->fd >= 0)
-		scan_proc(s, p);
+	if (p)
+		refresh_crashed(s, p, r->fs);
 	cnt = dl_fault_unwind(r->fs, p ? p->space : NULL, &s->files, frames, &end);
 	dl_fault_emit(&s->sink, r->fs, r->child, frames, cnt > 0 ? (size_t)cnt : 0, end);
 	for (int64_t i = 0; i < cnt; i++)
@@ -341,6 +362,7 @@ static void handle_fork(struct dl_symbols *s, const struct req *r)
 	child->space = parent->space;
 	child->space->refs++;
 	child->inherited = true;
+	child->parent = r->pid;
 }
 
 static void handle(struct dl_symbols *s, struct req *r)
