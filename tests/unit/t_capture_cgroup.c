@@ -169,6 +169,7 @@ TEST(levels_of_version_1)
 	put(dir, "memory.usage_in_bytes", "1000\n");
 	put(dir, "memory.max_usage_in_bytes", "1500\n");
 	put(dir, "memory.memsw.limit_in_bytes", "600000\n");
+	put(dir, "memory.kmem.usage_in_bytes", "4096\n");
 	put(dir, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
 	put(dir, "memory.stat", "cache 1\nrss 2\nshmem 3\nhierarchical_memory_limit 4\ntotal_cache 900\ntotal_rss 100\n"
 	    "total_shmem 300\ntotal_swap 50\n");
@@ -189,6 +190,7 @@ TEST(levels_of_version_1)
 	CHECK_EQ(rows.v.v[0].ev.mem_shmem, 300);
 	CHECK_EQ(rows.v.v[0].ev.mem_file, 600);
 	CHECK_EQ(rows.v.v[0].ev.swap_usage, 50);
+	CHECK_EQ(rows.v.v[0].ev.mem_kernel, 4096);
 	CHECK_EQ(rows.v.v[0].ev.cpu_period_ns, 0);
 	CHECK_STR(rows.v.v[1].path, "/job");
 	CHECK_EQ(rows.v.v[1].ev.mem_limit, 1048576);
@@ -229,9 +231,10 @@ TEST(levels_of_version_2)
 	put(dir, "memory.swap.max", "0\n");
 	put(dir, "memory.swap.current", "7\n");
 	put(dir, "memory.events", "low 0\nhigh 0\nmax 11\noom 2\noom_kill 1\noom_group_kill 0\n");
-	put(dir, "memory.stat", "anon 100\nfile 50\nkernel 1\nshmem 20\nfile_mapped 3\n");
+	put(dir, "memory.stat", "anon 100\nfile 50\nkernel 17\nkernel_stack 2\npagetables 9\nshmem 20\nfile_mapped 3\n");
 	put(dir, "pids.current", "33\n");
 	put(dir, "pids.max", "max\n");
+	put(dir, "pids.events", "max 5\n");
 
 	sample(&m, "0::/pod/box\n", &rows);
 	CHECK_EQ(rows.v.cnt, 2);
@@ -249,6 +252,9 @@ TEST(levels_of_version_2)
 	CHECK_EQ(rows.v.v[0].ev.cpu_quota_ns, 0);
 	CHECK_EQ(rows.v.v[0].ev.pids, 33);
 	CHECK_EQ(rows.v.v[0].ev.pids_limit, 0);
+	CHECK_EQ(rows.v.v[0].ev.pids_hits, 5);
+	CHECK_EQ(rows.v.v[0].ev.mem_kernel, 17);
+	CHECK_EQ(rows.v.v[0].ev.mem_pgtables, 9);
 	CHECK_STR(rows.v.v[1].path, "/pod");
 	CHECK_EQ(rows.v.v[1].ev.cpu_quota_ns, 150000000);
 	CHECK_EQ(rows.v.v[1].ev.throttled_cnt, 4);

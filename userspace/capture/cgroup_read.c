@@ -105,6 +105,16 @@ static void pids_max(const char *t, struct dl_ev_env_cgroup *ev)
 	ev->pids_limit = number(t);	/* "max" is none */
 }
 
+static void pids_events(const char *t, struct dl_ev_env_cgroup *ev)
+{
+	ev->pids_hits = key(t, "max", 1);
+}
+
+static void v1_kernel(const char *t, struct dl_ev_env_cgroup *ev)
+{
+	ev->mem_kernel = number(t);
+}
+
 /* --- version 2 --- */
 
 static void v2_cpu_max(const char *t, struct dl_ev_env_cgroup *ev)
@@ -128,6 +138,8 @@ static void v2_stat(const char *t, struct dl_ev_env_cgroup *ev)
 	ev->mem_anon = key(t, "anon", 1);
 	ev->mem_shmem = key(t, "shmem", 1);
 	ev->mem_file = file > ev->mem_shmem ? file - ev->mem_shmem : 0;
+	ev->mem_kernel = key(t, "kernel", 1);
+	ev->mem_pgtables = key(t, "pagetables", 1);
 }
 
 static void v2_swap(const char *t, struct dl_ev_env_cgroup *ev)
@@ -158,8 +170,10 @@ static const struct row v1_rows[] = {
 	{ DL_CG_MEMORY, "memory.memsw.limit_in_bytes", v1_memsw },
 	{ DL_CG_MEMORY, "memory.failcnt", v1_failcnt },
 	{ DL_CG_MEMORY, "memory.oom_control", v1_oom },
+	{ DL_CG_MEMORY, "memory.kmem.usage_in_bytes", v1_kernel },
 	{ DL_CG_PIDS, "pids.current", pids_current },
 	{ DL_CG_PIDS, "pids.max", pids_max },
+	{ DL_CG_PIDS, "pids.events", pids_events },
 };
 
 static const struct row v2_rows[] = {
@@ -174,6 +188,7 @@ static const struct row v2_rows[] = {
 	{ DL_CG_MEMORY, "memory.events", v2_events },
 	{ DL_CG_PIDS, "pids.current", pids_current },
 	{ DL_CG_PIDS, "pids.max", pids_max },
+	{ DL_CG_PIDS, "pids.events", pids_events },
 };
 
 _Static_assert(ARRAY_SIZE(v1_rows) <= DL_CG_FILES_MAX && ARRAY_SIZE(v2_rows) <= DL_CG_FILES_MAX,

@@ -7,7 +7,7 @@
 
 #include "capture/cgroup.h"
 
-enum { DL_CG_FILES_MAX = 12 };
+enum { DL_CG_FILES_MAX = 14 };
 
 struct dl_cg_level {
 	char *path;
