@@ -133,6 +133,38 @@ TEST(the_first_two_batches)
 	CHECK(b.at_least);
 }
 
+/* Failed allocations: of what is large, more is seen than of what is small. It is still the least. */
+TEST(more_images_than_labels)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 4; i++)
+		made(7, i, IMAGE);
+	made(7, 4, LABEL);
+	made(7, 5, LABEL);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE + LABEL);
+	CHECK(b.at_least);
+}
+
+/* Three tensors of one length, which is another one in each batch; some lengths are met again. */
+TEST(lengths_that_vary)
+{
+	struct dl_ck_batch b;
+	uint32_t random = 1;
+
+	begin();
+	for (int i = 0; i < 90; i++) {
+		random = i % 3 ? random : random * 1103515245 + 12345;
+		made(7, i, 4096 * (uint64_t)(1 + (random >> 16) % 11));
+	}
+	made(7, 90, 4096 * 11);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, 4096 * 11);
+	CHECK(b.at_least);
+}
+
 TEST(a_single_object)
 {
 	struct dl_ck_batch b;

@@ -7,6 +7,7 @@
 enum {
 	PERIOD_MAX = 64,	/* objects in a batch */
 	REPEATS = 2,		/* a pattern is one when it was seen so often */
+	SIZES_MAX = 4,		/* more of them, and they vary from batch to batch */
 };
 
 /* The share of objects that must be as large as their place in the pattern wants it: the last batch of an
@@ -105,38 +106,26 @@ static size_t count_size(const struct ck_storage *v, size_t cnt, uint64_t bytes,
 }
 
 /*
- * Without a pattern in their order (two threads of a worker make them), by how often each size is met: images
- * and labels equally often are one of each. It may have been two of each, so the result is the least. False
- * where sizes hardly repeat.
+ * Without a pattern in their order (two threads of a worker make them): one of each size that is met again and
+ * again. It may have been more of some, so the result is the least. False where there are many sizes: they vary.
  */
-static bool by_counts(const struct ck_storage *v, size_t cnt, struct dl_ck_batch *ret)
+static bool by_sizes(const struct ck_storage *v, size_t cnt, struct dl_ck_batch *ret)
 {
 	struct dl_ck_batch b = { .at_least = true };
-	size_t most = 0, fewest = cnt, first;
+	size_t covered = 0, fewest = cnt, first;
 
 	for (size_t i = 0; i < cnt; i++) {
 		const size_t n = count_size(v, cnt, v[i].bytes, &first);
 
-		most = n > most ? n : most;
-	}
-	if (most < REPEATS)
-		return false;
-	/* What is rare is the last batch of an epoch, or something else. */
-	for (size_t i = 0; i < cnt; i++) {
-		const size_t n = count_size(v, cnt, v[i].bytes, &first);
-
-		if (n > most / 3 && n >= REPEATS && n < fewest)
-			fewest = n;
-	}
-	for (size_t i = 0; i < cnt; i++) {
-		const size_t n = count_size(v, cnt, v[i].bytes, &first);
-		const uint64_t each = (n + fewest / 2) / fewest;
-
-		if (first != i || n <= most / 3 || n < REPEATS)
+		if (first != i || n < REPEATS)
 			continue;
-		b.bytes += each * v[i].bytes;
-		b.storages += (uint32_t)each;
+		b.bytes += v[i].bytes;
+		b.storages++;
+		covered += n;
+		fewest = n < fewest ? n : fewest;
 	}
+	if (!b.storages || b.storages > SIZES_MAX || (double)covered < FITS * (double)cnt)
+		return false;
 	b.seen = (uint32_t)fewest;
 	*ret = b;
 	return true;
@@ -158,7 +147,7 @@ static struct dl_ck_batch batch_of_one(const struct ck_storage *v, size_t cnt)
 		if (v[i].bytes > b.bytes)
 			b.bytes = v[i].bytes;
 	b.seen = 1;
-	return by_counts(v, cnt, &other) && other.bytes > b.bytes ? other : b;
+	return by_sizes(v, cnt, &other) && other.bytes > b.bytes ? other : b;
 }
 
 struct dl_ck_batch ck_batch_of(const struct ck_storage *v, size_t cnt)

@@ -39,6 +39,8 @@ void ck_gather_place(struct dl_ck_facts *f, const char *root, uint32_t pid);
 
 /* /dev/shm, by its descriptor (O_PATH will do). */
 int ck_gather_shm(struct dl_ck_facts *f, int shm_fd);
+/* The numbers of all processes; *ret_known false: not all can be seen. -ENOMEM. */
+int ck_find_owners(struct dl_map *owners, bool *ret_known);
 int ck_gather_left(struct dl_ck_facts *f, int shm_fd);	/* only what was left behind, anew */
 /* The files torch_* in it; owners: by PID, of all processes that there are; NULL unknown. */
 void ck_gather_torch(struct dl_ck_shm *shm, int shm_fd, const struct dl_map *owners);

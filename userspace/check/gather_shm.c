@@ -48,7 +48,7 @@ static int add_numbers(struct dl_map *owners, const char *status)
  * Other PID namespaces than our own and those in it cannot be seen, and with hidepid=, see proc(5), not even
  * all of these: then nobody can be said to be dead.
  */
-static int find_owners(struct dl_map *owners, bool *ret_known)
+int ck_find_owners(struct dl_map *owners, bool *ret_known)
 {
 	_cleanup_closedir_ DIR *dir = NULL;
 	char path[300], text[16384];
@@ -104,7 +104,7 @@ int ck_gather_left(struct dl_ck_facts *f, int shm_fd)
 {
 	_cleanup_(dl_map_fini) struct dl_map owners = {};
 	bool known;
-	int err = find_owners(&owners, &known);
+	int err = ck_find_owners(&owners, &known);
 
 	if (!err)
 		ck_gather_torch(&f->shm, shm_fd, known ? &owners : NULL);

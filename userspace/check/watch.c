@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/map.h"
 #include "capture/gpu.h"
 #include "capture/maps.h"
 #include "capture/proc.h"
@@ -261,10 +262,25 @@ int ck_watch_end(struct ck_watch *w)
 	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
 }
 
+/* Nobody else has made it: its maker is one of ours and has ended, and it is younger than the start. */
+static bool is_ours(const struct ck_watch *w, const char *name, const struct stat *st, const struct dl_map *alive)
+{
+	uint32_t owner;
+	uint64_t nr, val;
+
+	if (!S_ISREG(st->st_mode) || st->st_mtim.tv_sec < w->start_wall || !ck_storage_parse(name, &owner, &nr) ||
+	    !ck_family_has(&w->fam, owner))
+		return false;
+	return alive ? !dl_map_get(alive, owner, &val) : ck_store_has(w->store, st);
+}
+
 int ck_watch_tidy(struct ck_watch *w)
 {
+	_cleanup_(dl_map_fini) struct dl_map alive = {};
 	_cleanup_closedir_ DIR *dir = NULL;
 	const int fd = w->shm.shm_fd < 0 ? -1 : openat(w->shm.shm_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool known;
+	int err;
 
 	if (fd < 0)
 		return 0;
@@ -273,15 +289,13 @@ int ck_watch_tidy(struct ck_watch *w)
 		close(fd);
 		return 0;
 	}
+	err = ck_find_owners(&alive, &known);
+	if (err)
+		return err;
 	for (const struct dirent *de; (de = readdir(dir));) {
 		struct stat st;
-		uint32_t owner;
-		uint64_t nr;
 
-		/* Nobody else has made it: its maker is one of ours, it is younger than the start, and was met. */
-		if (ck_storage_parse(de->d_name, &owner, &nr) && ck_family_has(&w->fam, owner) &&
-		    !fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
-		    st.st_mtim.tv_sec >= w->start_wall && ck_store_has(w->store, &st))
+		if (!fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) && is_ours(w, de->d_name, &st, known ? &alive : NULL))
 			unlinkat(fd, de->d_name, 0);
 	}
 	return ck_gather_left(w->f, w->shm.shm_fd);
