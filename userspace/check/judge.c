@@ -12,6 +12,7 @@
 #include "base/str.h"
 
 /* Adds to *to, behind sep where there is something already. */
+__attribute__((format(printf, 4, 0)))
 static void append(struct dl_ck_line *l, char **to, const char *sep, const char *fmt, va_list ap)
 {
 	_cleanup_free_ char *text = NULL, *old = *to;
