@@ -138,13 +138,13 @@ def running_job(where):
         check(line(r, "descriptors")["numbers"]["open"] > 5, "no descriptors were counted")
 
 
-def nothing_is_left(where):
+def nothing_is_left(where, method="spawn"):
     """A command that would go on for ever, whose workers are spawned: all of it is gone afterwards."""
     files = torch_files()
     mark = f"dlbpf-check-test-{os.getpid()}"
-    r = check_json("--", *train("--data", "tensor", "--start-method", "spawn", "--seconds", "300", "--data-dir", where),
+    r = check_json("--", *train("--data", "tensor", "--start-method", method, "--seconds", "300", "--data-dir", where),
                    env={**os.environ, "DLBPF_MARK": mark})
-    equal(r["target"]["start_method"], "spawn", f"the start method ({r['stderr'][-300:]})")
+    equal(r["target"]["start_method"], method, f"the start method ({r['stderr'][-300:]})")
     equal(r["target"]["workers"], WORKERS, "the workers")
     check('"started"' in r["stderr"], "what the command printed is not on standard error")
     left = []
@@ -157,6 +157,17 @@ def nothing_is_left(where):
             pass
     equal(left, [], "the list of processes that are left")
     equal(torch_files() - files, set(), "the files that are left in /dev/shm")
+
+
+def nothing_is_left_of_a_forkserver(where):
+    nothing_is_left(where, "forkserver")
+
+
+def worker_for_trainer(where):
+    """PyTorch's messages name workers, so that is what one may type."""
+    with Running(train("--data", "small", "--seconds", "60")) as job:
+        r = check_json("-p", str(tree_of(job.pid)[-1]), "--seconds", "1")
+        check(f"-p {job.pid}" in " ".join(line(r, "run")["commands"]), f"the trainer is not named: {line(r, 'run')['text']}")
 
 
 FILE_SYSTEM = """
@@ -244,7 +255,7 @@ def refused(where):
     equal(p.stdout, "", "standard output")
 
 
-TESTS = [needed_is_enough, running_job, nothing_is_left, shared_by_name, interrupted, as_anybody, quota, refused]
+TESTS = [needed_is_enough, running_job, nothing_is_left, nothing_is_left_of_a_forkserver, worker_for_trainer, shared_by_name, interrupted, as_anybody, quota, refused]
 
 
 def main():

@@ -290,7 +290,7 @@ TEST(shm_seen)
 	f.seen.held = 20;
 	n = dl_ck_need_of(&f);
 	CHECK_EQ(n.bytes, (2 * 4 + 20) * 5 * MIB + 3 * LOCKS);
-	CHECK(!n.prefetch_assumed && !n.held_assumed);
+	CHECK(!n.prefetch_assumed);
 	/* Less than the default was seen at once: the default is assumed. */
 	f.seen.prefetch = 1;
 	n = dl_ck_need_of(&f);
@@ -576,6 +576,10 @@ TEST(how_a_command_ended)
 	CHECK_HAS(line_of("run")->text, "signal 7");
 	f.seen.status = 3 << 8;
 	CHECK_HAS(line_of("run")->text, "exit code 3");
+	f.seen.trainer_of_target = 99;
+	f.seen.status = 0;
+	CHECK_STATE("run", DL_CK_WARNING);
+	CHECK_HAS(line_of("run")->command, "-p 99");
 	f.seen = (struct dl_ck_seen){ .why = "the descriptors of its processes may not be read" };
 	CHECK_STATE("run", DL_CK_UNKNOWN);
 }

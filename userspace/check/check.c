@@ -114,6 +114,7 @@ int dl_check_judge(struct dl_check **ret, const struct dl_ck_facts *f, struct dl
 	c->pid = f->proc.pid;
 	memcpy(c->name, f->proc.name, sizeof(c->name));
 	c->seen = f->seen;
+	c->want_root = !f->self.root && (f->root_needed || !f->self.trace_known);
 	*ret = c;
 	return 0;
 }

@@ -44,6 +44,7 @@ struct dl_check {
 	struct dl_ck_seen seen;
 	DL_VEC(struct dl_ck_line) lines;	/* in the order of the table */
 	uint32_t cnt[DL_CK_STATE_CNT];
+	bool want_root;		/* root would see more */
 };
 
 struct dl_ck_opts {

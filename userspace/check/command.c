@@ -73,11 +73,14 @@ static bool all_gone(struct ck_command *c)
 }
 
 /* By the descriptor of /proc/PID, which cannot be another process's: 3eb39f47934f, 5.1. */
-static void send(const struct ck_family *fam, int sig, bool workers)
+static void send_signal(const struct ck_family *fam, int sig, bool workers)
 {
-	vec_for_each(&fam->v, it)
-		if (!it->gone && (workers || !it->worker))
-			syscall(SYS_pidfd_send_signal, it->fd, sig, NULL, 0);
+	vec_for_each(&fam->v, it) {
+		if (it->gone || (it->worker && !workers))
+			continue;
+		if (syscall(SYS_pidfd_send_signal, it->fd, sig, NULL, 0) && errno != ESRCH)
+			kill((pid_t)it->pid, sig);	/* a sandbox does not know that call */
+	}
 }
 
 void ck_command_end(struct ck_command *c)
@@ -96,7 +99,7 @@ void ck_command_end(struct ck_command *c)
 
 		if (ck_family_look(&fam))
 			break;
-		send(&fam, steps[i].sig, steps[i].workers);
+		send_signal(&fam, steps[i].sig, steps[i].workers);
 		while (!all_gone(c) && dl_now_ns() < until)
 			usleep(20000);
 	}

@@ -61,7 +61,6 @@ struct dl_ck_need dl_ck_need_of(const struct dl_ck_facts *f)
 		.workers = dl_ck_workers(f),
 		.prefetch = f->prefetch,
 		.held = s->held > trainers ? s->held : trainers,
-		.held_assumed = s->held < trainers,
 		.batch = f->batch_bytes ? f->batch_bytes : s->batch.bytes,
 		.at_least = (!f->batch_bytes && s->batch.at_least) || (s->ended && s->status),
 	};

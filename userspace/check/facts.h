@@ -73,7 +73,7 @@ struct dl_ck_proc {
 	uint32_t pid_levels;		/* PID namespaces deep, 1 the host's; 0 unknown */
 	bool has_container_file;	/* /.dockerenv or the like */
 	uint64_t user_tasks;		/* threads of its user; 0 unknown */
-	uint64_t threads_max, pid_max, map_count_max;	/* of the kernel; 0 unknown */
+	uint64_t map_count_max;		/* of the kernel; 0 unknown */
 	char core_pattern[128];		/* "" unknown */
 	bool infiniband;
 };
@@ -100,13 +100,13 @@ struct dl_ck_seen {
 	uint32_t prefetch;		/* batches of one worker that waited at once, most seen; 0 unknown */
 	uint32_t held;			/* batches that trainers held at once, most seen; 0 unknown */
 	uint64_t peak_bytes, now_bytes;	/* shared memory objects at once; at the last look */
-	uint64_t storage_max;		/* the largest object */
 	uint32_t failed;		/* objects that got no memory: /dev/shm was full */
 	uint32_t trainer_threads, worker_threads;	/* most of one */
 	uint64_t trainer_fds, worker_fds, trainer_maps, worker_maps;	/* most of one; 0 unknown */
 	uint64_t trainer_data;		/* private writable memory of the largest trainer, bytes */
 	uint64_t worker_anon;		/* of the largest worker */
-	bool uses_cuda, has_collector;
+	bool uses_cuda;
+	uint32_t trainer_of_target;	/* the target looks like a worker itself: its parent; 0 it does not */
 	bool ended;			/* the command, by itself */
 	int status;			/* as of wait(2) */
 	bool interrupted;		/* by the user, before there was enough to see */
@@ -125,7 +125,7 @@ struct dl_ck_data {
 	char fs[32], source[128], options[128];	/* of the mount */
 	enum dl_ck_fs_class class;
 	bool rotational;
-	uint64_t read_bytes, read_ns, file_cnt, largest;	/* read_bytes 0: not measured */
+	uint64_t read_bytes, read_ns, file_cnt;	/* read_bytes 0: not measured */
 	bool direct;			/* past the page cache */
 	double cached;			/* share that was in it before; -1 unknown */
 };
@@ -205,7 +205,7 @@ struct dl_ck_need {
 	uint64_t bytes;			/* 0 unknown */
 	uint32_t workers, prefetch, held;
 	uint64_t batch, storages;	/* storages: objects at once; 0 unknown */
-	bool prefetch_assumed, held_assumed, at_least, by_peak;
+	bool prefetch_assumed, at_least, by_peak;
 };
 
 struct dl_ck_need dl_ck_need_of(const struct dl_ck_facts *f);

@@ -31,7 +31,7 @@ void ck_gather_cpus(struct dl_ck_facts *f, const char *root);	/* of the machine 
 void ck_gather_host(struct dl_ck_facts *f, const char *root);	/* systemd and others that kill */
 
 /* A process: limits, environment, namespaces, CPUs. pid 0: dlbpf itself, with the limits of its caller. */
-int ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const struct dl_invoker *inv);
+void ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const struct dl_invoker *inv);
 /* Its control groups. again: what grew since is stored, the levels stay as they are. */
 int ck_gather_levels(struct dl_ck_facts *f, const char *root, uint32_t pid, bool again);
 /* container, Kubernetes, Slurm: from what was gathered of the process and its levels. */

@@ -99,7 +99,7 @@ static int open_file(int root_fd, const char *path, int flags)
 /* --- rate ------------------------------------------------------------------------------------------ */
 
 struct rate {
-	uint64_t bytes, ns, files, largest, pages, cached;
+	uint64_t bytes, ns, files, pages, cached;
 	bool direct;
 	void *buf;
 };
@@ -155,8 +155,6 @@ static int read_file(struct rate *r, int root_fd, const char *path, uint64_t sta
 		r->bytes += (uint64_t)n;
 	}
 	r->files += r->bytes > before;
-	if ((uint64_t)st.st_size > r->largest)
-		r->largest = (uint64_t)st.st_size;
 	return 0;
 }
 
@@ -198,7 +196,6 @@ static void measure(struct dl_ck_data *data, int root_fd, const struct files *fi
 	data->read_bytes = r.bytes;
 	data->read_ns = r.ns;
 	data->file_cnt = r.files;
-	data->largest = r.largest;
 	data->direct = r.direct;
 	data->cached = r.pages ? (double)r.cached / (double)r.pages : -1;
 }

@@ -125,8 +125,6 @@ static void read_kernel(struct dl_ck_proc *p, const char *root)
 {
 	char path[PATH_MAX];
 
-	ck_read_u64(root, "/proc/sys/kernel/threads-max", &p->threads_max);
-	ck_read_u64(root, "/proc/sys/kernel/pid_max", &p->pid_max);
 	ck_read_u64(root, "/proc/sys/vm/max_map_count", &p->map_count_max);
 	if (!ck_read(root, "/proc/sys/kernel/core_pattern", p->core_pattern, sizeof(p->core_pattern)))
 		p->core_pattern[0] = '\0';
@@ -162,7 +160,7 @@ static int open_proc(const char *root, uint32_t pid)
 	return fd < 0 ? -errno : fd;
 }
 
-int ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const struct dl_invoker *inv)
+void ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const struct dl_invoker *inv)
 {
 	_cleanup_close_ int fd = open_proc(root, pid);
 	struct dl_ck_proc *p = &f->proc;
@@ -170,7 +168,7 @@ int ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const 
 
 	if (fd < 0) {
 		snprintf(p->why, sizeof(p->why), "process %" PRIu32 ": %s", pid, strerror(-fd));
-		return 0;
+		return;
 	}
 	p->known = true;
 	p->pid = pid;
@@ -188,7 +186,6 @@ int ck_gather_proc(struct dl_ck_facts *f, const char *root, uint32_t pid, const 
 	p->user_tasks = count_tasks(root, p->uid);
 	if (!p->env_known)
 		f->root_needed = true;
-	return 0;
 }
 
 /* --- control groups -------------------------------------------------------------------------------- */

@@ -25,6 +25,10 @@ void ck_judge_mem_host(const struct dl_ck_facts *f, struct dl_ck_line *l)
 	ck_num(l, "total_bytes", (double)m->total);
 	ck_num(l, "available_bytes", (double)m->avail);
 	ck_say(l, DL_CK_OK, "%s of %s are available", ck_size(a, m->avail), ck_size(b, m->total));
+	if (f->seen.worker_anon) {
+		ck_num(l, "worker_bytes", (double)f->seen.worker_anon);
+		ck_add(l, "; a worker holds up to %s of its own", ck_size(c, f->seen.worker_anon));
+	}
 	if (more > m->avail) {
 		l->state = DL_CK_PROBLEM;
 		ck_add(l, ", and the shared memory of the loaders alone may need %s more", ck_size(c, more));
@@ -148,7 +152,8 @@ void ck_judge_swap(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		ck_say(l, DL_CK_OK, "none: what does not fit into memory ends in the OOM killer at once");
 		return;
 	}
-	ck_say(l, DL_CK_OK, "%s of %s in use%s%s", ck_size(a, used), ck_size(b, m->swap_total),
+	ck_say(l, DL_CK_OK, "%s of %s in use (%s)%s%s", ck_size(a, used), ck_size(b, m->swap_total),
+	       m->swap_dev[0] ? m->swap_dev : "of unknown kind",
 	       m->zram ? "; it is zram, compressed memory: swapping shows as CPU time of the workers, not as disk I/O" : "",
 	       m->zswap ? "; zswap compresses before it writes" : "");
 	rate = m->swapins_known && f->seen.watched_ns ? (double)m->swapins * 1e9 / (double)f->seen.watched_ns : 0;

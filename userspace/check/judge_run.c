@@ -37,6 +37,15 @@ void ck_judge_run(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		ck_fix(l, "what it printed stands above; a recording tells what ended it");
 		ck_cmd(l, "sudo dlbpf record -- COMMAND; dlbpf postmortem");
 	}
+	if (s->interrupted)
+		ck_add(l, ", then stopped");
+	if (s->trainer_of_target) {
+		l->state = DL_CK_WARNING;
+		ck_add(l, "; this process looks like a DataLoader worker itself");
+		ck_fix(l, "look at its trainer");
+		ck_cmd(l, "sudo dlbpf check -p %u", s->trainer_of_target);
+		return;
+	}
 	if (!s->workers)
 		ck_add(l, "; no workers were seen");
 	else

@@ -114,9 +114,8 @@ static int gather(const struct dl_ck_opts *o, struct dl_ck_facts *f, struct ck_c
 			return err;
 		pid = (uint32_t)c->pid;
 	}
-	err = ck_gather_proc(f, "", pid, pid ? NULL : o->invoker);
-	if (!err)
-		err = ck_gather_levels(f, "", pid, false);
+	ck_gather_proc(f, "", pid, pid ? NULL : o->invoker);
+	err = ck_gather_levels(f, "", pid, false);
 	if (!err)
 		err = pid ? look_at_target(o, f, c, pid) : look_at_self(f);
 	if (!pid && !err) {

@@ -327,7 +327,6 @@ void ck_store_result(struct ck_store *s, struct dl_ck_seen *ret)
 	ret->batch = ck_store_batch(s);
 	ret->peak_bytes = s->peak_bytes;
 	ret->now_bytes = s->now_bytes;
-	ret->storage_max = s->largest;
 	ret->file_descriptor = s->by_fd;
 	ret->file_system |= s->by_name;
 	vec_for_each(&s->objs, o)

@@ -102,6 +102,8 @@ int dl_check_text(const struct dl_check *c, const struct dl_text_opts *opts, boo
 		say_group(&t, c, i, end, quiet);
 	}
 	tx_nl(&t);
+	if (c->want_root && !quiet)
+		tx_note(&t, 0, "As root (sudo) more of it can be seen.");
 	tx_paraf(&t, 0, "%u %s, %u %s, %u ok, %u unknown", c->cnt[DL_CK_PROBLEM],
 		 tx_plural(c->cnt[DL_CK_PROBLEM], "problem", "problems"), c->cnt[DL_CK_WARNING],
 		 tx_plural(c->cnt[DL_CK_WARNING], "warning", "warnings"), c->cnt[DL_CK_OK], c->cnt[DL_CK_UNKNOWN]);

@@ -77,14 +77,13 @@ static void take_shm(struct ck_watch *w)
 static int take_trainer(struct ck_watch *w)
 {
 	const struct ck_member *t = ck_family_trainer(&w->fam);
-	int err;
 
 	if (!t || w->trainer_taken)
 		return 0;
 	w->trainer_taken = true;
-	err = ck_gather_proc(w->f, "", t->pid, NULL);
-	if (err || w->proc_of == t->pid)
-		return err;
+	ck_gather_proc(w->f, "", t->pid, NULL);
+	if (w->proc_of == t->pid)
+		return 0;
 	w->proc_of = t->pid;
 	vec_free(&w->f->levels);
 	w->levels_ts = dl_now_ns();
@@ -112,6 +111,8 @@ static int look_family(struct ck_watch *w, uint64_t now)
 	vec_for_each(&w->fam.v, it) {
 		if (it->worker && it->start)
 			s->start = it->start;
+		if (!it->gone && it->pid == w->fam.root)
+			s->trainer_of_target = it->handlers && !it->trainer && !workers ? it->ppid : 0;
 		s->file_system |= it->manager;
 	}
 	take_shm(w);
@@ -220,7 +221,7 @@ int ck_watch_look(struct ck_watch *w)
 	}
 	w->period_ns = (young ? SHORT_MS : PERIOD_MS) * MS;
 	if (took * 10 > w->period_ns)
-		w->period_ns = took * 10;
+		w->period_ns = took * 10 < DL_NS_PER_S ? took * 10 : DL_NS_PER_S;
 	return err;
 }
 
