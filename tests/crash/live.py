@@ -170,7 +170,7 @@ class Live:
             time.sleep(self.s.seconds)
             dlbpf.check(self.p.poll() is None or self.s.late,
                         f"the training ended with {self.p.poll()}: {self.output()[-800:]}")
-            self.recorder.send_signal(signal.SIGINT)
+            self.recorder.send_signal(signal.SIGTERM)
         try:
             rc = self.recorder.wait(40)
         except subprocess.TimeoutExpired:
