@@ -200,8 +200,8 @@ static void by_trainer(struct dl_pmx *x, const struct dl_pm_dead *d)
 
 	exit_fact(x, d);
 	dl_pm_add_proc(&s, x->tl, d->proc);
-	dl_str_addf(&s, " ended by itself with exit code %d; no signal and no failed system call led to it%s", d->code,
-		    d->code == 1 ? ", so a Python exception did: its traceback is the end of the training's output" : "");
+	dl_str_addf(&s, " ended by itself with exit code %d; no signal led to it, and no failed system call was recorded%s", d->code,
+		    d->code == 1 ? ": most often a Python exception, whose traceback is the end of the training's output" : "");
 	dl_pm_verdict(x, DL_DEATH_TRAINER_EXIT, DL_PM_CERTAIN, &s);
 	vec_for_each(&x->tl->procs, p) {
 		if (p->role != DL_ROLE_WORKER || p->trainer != d->proc)

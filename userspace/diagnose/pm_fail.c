@@ -142,31 +142,36 @@ const struct dl_pm_fail *dl_pm_fail_before(const struct dl_pmx *x, uint32_t proc
 	return first;
 }
 
-static const char *tried(const struct dl_pmx *x, const struct dl_pm_fail *f)
+/* What was tried, and the word between that and the file's name. */
+struct attempt { const char *what, *to; };
+
+static struct attempt attempt_of(const struct dl_pmx *x, const struct dl_pm_fail *f)
 {
 	if (f->ev->flags & DL_SF_CTRUNC)
-		return "take file descriptors that were sent to it, which are lost";
+		return (struct attempt){ "take the file descriptors that were sent to it: they are lost", "" };
 	if (f->ev->flags & DL_SF_THREAD)
-		return "create a thread";
+		return (struct attempt){ "create a thread", "" };
 	if (f->ev->flags & DL_SF_FORK)
-		return "create a process";
+		return (struct attempt){ "create a process", "" };
 	switch (dl_sys_class(x->tl->machine, f->ev->syscall)) {
 	case DL_SYS_FORK:
-		return "create a process or thread";
+		return (struct attempt){ "create a process or thread", "" };
 	case DL_SYS_MMAP:
-		return "map memory";
+		return (struct attempt){ "map", " of" };
 	case DL_SYS_WRITE:
-		return "write";
+		return (struct attempt){ "write", " to" };
 	case DL_SYS_READ:
-		return "receive or read";
+		return (struct attempt){ "receive or read", " from" };
 	case DL_SYS_ACCEPT:
 	case DL_SYS_CONNECT:
-		return "connect";
+		return (struct attempt){ "connect", " to" };
 	case DL_SYS_FILE:
 	case DL_SYS_FSYNC:
-		return f->ev->bytes ? "reserve room" : "open or change a file";
+		if (f->ev->bytes)
+			return (struct attempt){ "reserve", " for" };
+		return (struct attempt){ f->ev->err == ENOENT ? "open" : "open or change", "" };
 	default:
-		return "go on in a system call";
+		return (struct attempt){ "go on in a system call", " with" };
 	}
 }
 
@@ -195,16 +200,19 @@ static const char *error_text(int error)
 
 void dl_pm_fail_text(struct dl_str *s, const struct dl_pmx *x, const struct dl_pm_fail *f)
 {
+	const struct attempt tried = attempt_of(x, f);
 	const char *error = error_text(f->ev->err);
 	char size[32];
 
-	dl_str_addf(s, "could not %s", tried(x, f));
+	dl_str_addf(s, "could not %s", tried.what);
 	if (f->ev->bytes)
-		dl_str_addf(s, ", %s", dl_fmt_bytes(size, sizeof(size), f->ev->bytes));
+		dl_str_addf(s, " %s", dl_fmt_bytes(size, sizeof(size), f->ev->bytes));
+	else if (!strcmp(tried.what, "map"))
+		dl_str_add(s, " memory");
 	if (f->path[0] && (f->ev->flags & DL_SF_CGROUP))
-		dl_str_addf(s, ", in cgroup '%s'", f->path);
+		dl_str_addf(s, " in cgroup '%s'", f->path);
 	else if (f->path[0])
-		dl_str_addf(s, ", at '%s%s'", is_shm(f) && !strchr(f->path, '/') ? DEV_SHM : "", f->path);
+		dl_str_addf(s, "%s '%s%s'", tried.to, is_shm(f) && !strchr(f->path, '/') ? DEV_SHM : "", f->path);
 	if (error)
 		dl_str_addf(s, ": %s", error);
 	else if (f->ev->err)
