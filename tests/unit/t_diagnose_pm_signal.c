@@ -429,6 +429,52 @@ TEST(place_of_fault)
 	dl_postmortem_free(pm);
 }
 
+/* abort() is the C library's: who called it is told, and all of the stack stands with the thread. */
+TEST(stack_of_abort)
+{
+	static const struct { uint64_t addr; const char *function; } frames[] = {
+		{ 0x7f0000000100, "raise" }, { 0x7f0000000200, "abort" }, { 0x7f0000200100, "resize_row" }, { 0x7f0000200200, "resize" },
+		{ 0x7f0000400100, "_PyEval_EvalFrameDefault" },
+	};
+	static const struct { uint64_t start; const char *path; } maps[] = {
+		{ 0x7f0000000000, "/lib/libc.so.6" }, { 0x7f0000200000, "/usr/lib/libdecode.so.2" }, { 0x7f0000400000, "/usr/bin/python3" },
+	};
+	struct { struct dl_ev_stack ev; uint64_t addrs[5]; } stack = {
+		.ev = { .h = { .size = sizeof(stack), .kind = DL_EV_STACK, .ts = AT(30), .tid = WORKER, .pid = WORKER }, .id = 1, .user_cnt = 5 },
+	};
+	struct dl_ev_crash_stack crash = { .h = { .size = sizeof(crash), .kind = DL_EV_CRASH_STACK, .ts = AT(30), .tid = WORKER, .pid = WORKER },
+					   .sig = SIGABRT, .code = -6, .stack = 1 };
+	struct synth *s = job_running();
+	struct dl_postmortem *pm;
+	const struct dl_pm_thread *th;
+
+	for (size_t i = 0; i < 3; i++) {
+		struct dl_ev_mmap map = { .h = { .size = sizeof(map), .kind = DL_EV_MMAP, .ts = AT(1), .tid = WORKER, .pid = WORKER },
+					  .start = maps[i].start, .end = maps[i].start + 0x100000 };
+
+		synth_event_text(s, &map.h, maps[i].path);
+	}
+	for (size_t i = 0; i < 5; i++) {
+		struct dl_ev_symbol sym = { .h = { .size = sizeof(sym), .kind = DL_EV_SYMBOL, .ts = AT(30), .pid = WORKER }, .addr = frames[i].addr };
+
+		stack.addrs[i] = frames[i].addr;
+		synth_event_text(s, &sym.h, frames[i].function);
+	}
+	synth_event(s, &stack.ev.h);
+	signal_from(s, 30, WORKER, WORKER, SIGABRT, -6, 0);
+	synth_event(s, &crash.h);
+	died_of(s, 31, WORKER, SIGABRT);
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "abort", "certain");
+	CHECK_MSG(strstr(pm->text, "in resize_row (libdecode.so.2), called by _PyEval_EvalFrameDefault (python3)"), "%s", pm->text);
+	th = thread_of(pm, WORKER);
+	CHECK(th->died);
+	CHECK_EQ(th->stack.cnt, 5);
+	CHECK_STR(th->stack.v[1], "abort (libc.so.6)");
+	CHECK(!thread_of(pm, TRAINER)->died);
+	dl_postmortem_free(pm);
+}
+
 /* --- what a trace may lack --- */
 
 TEST(signal_not_in_trace)

@@ -6,7 +6,28 @@
 
 #include "trace/schema.h"
 
-/* The last of the kind before ts, else the first behind it. What a death frees is gone soon after. */
+#define MOMENT_NS (200 * DL_PM_MS)	/* the recorder looks again when it hears of a death */
+
+/* How full what it tells of is. */
+static uint64_t fill_of(const struct dl_hdr *ev)
+{
+	const struct dl_ev_env_shm *s = (const void *)ev;
+	const struct dl_ev_env_proc *p = (const void *)ev;
+	const struct dl_ev_env_host *h = (const void *)ev;
+
+	switch (ev->kind) {
+	case DL_EV_ENV_SHM:
+		return s->used;
+	case DL_EV_ENV_PROC:
+		return p->fds + p->maps;
+	case DL_EV_ENV_HOST:
+		return h->mem_total - h->mem_avail;
+	}
+	return 0;
+}
+
+/* The last of the kind before ts, or the one of the moment behind it where that is fuller: a death frees what
+ * it held, and soon. Else the first behind it. */
 static const struct dl_hdr *env_at(const struct dl_pmx *x, uint64_t ts, uint16_t kind, uint32_t pid)
 {
 	const struct dl_hdr *before = NULL;
@@ -14,9 +35,12 @@ static const struct dl_hdr *env_at(const struct dl_pmx *x, uint64_t ts, uint16_t
 	vec_for_each(&x->tl->env, k) {
 		if (k->ev->kind != kind || (pid && k->ev->pid != pid))
 			continue;
-		if (k->ts > ts)
-			return before ? before : k->ev;
-		before = k->ev;
+		if (k->ts <= ts)
+			before = k->ev;
+		else if (!before || (k->ts <= ts + MOMENT_NS && fill_of(k->ev) > fill_of(before)))
+			return k->ev;
+		else if (k->ts > ts + MOMENT_NS)
+			break;
 	}
 	return before;
 }
@@ -86,7 +110,9 @@ const struct dl_ev_env_cgroup *dl_pm_cgroup_at(const struct dl_pmx *x, uint64_t 
 	vec_for_each(&x->tl->env, k) {
 		const struct dl_ev_env_cgroup *g = (const void *)k->ev;
 
-		if (k->ev->kind != DL_EV_ENV_CGROUP || (k->ts > ts && best) || (!g->mem_usage && !g->mem_limit))
+		if (k->ev->kind != DL_EV_ENV_CGROUP || (!g->mem_usage && !g->mem_limit))
+			continue;
+		if (k->ts > ts && best && (k->ts > ts + MOMENT_NS || !same_group(best, g) || g->mem_usage <= best->mem_usage))
 			continue;
 		if (!best || same_group(best, g) || fitness(g, oom) > fitness(best, oom))
 			best = g;

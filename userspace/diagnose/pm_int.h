@@ -101,6 +101,13 @@ void dl_pm_killed_by_kernel(struct dl_pmx *x, const struct dl_pm_dead *d);
 void dl_pm_by_sigbus(struct dl_pmx *x, const struct dl_pm_dead *d);
 void dl_pm_by_exit(struct dl_pmx *x, const struct dl_pm_dead *d);
 
+/* pm_stack.c: native code. */
+void dl_pm_add_place(struct dl_str *s, const struct dl_pmx *x, uint32_t proc, uint64_t ip);	/* "decode (libfoo.so)" */
+/* " in decode (libfoo.so), called by ...": the victim's innermost frames that tell something; false no stack. */
+bool dl_pm_add_caller(struct dl_str *s, const struct dl_pmx *x, uint32_t proc);
+/* The frames of the thread that got the fatal signal by its own doing. 0 or -ENOMEM. */
+int dl_pm_fill_stack(const struct dl_pmx *x, struct dl_pm_thread *out);
+
 /* pm_fail.c: system calls that failed. */
 int dl_pm_read_fails(struct dl_pmx *x);
 enum dl_death dl_pm_fail_death(const struct dl_pmx *x, const struct dl_pm_fail *f);

@@ -2,7 +2,6 @@
 /* A death by a signal: who sent it, or which fault of the program it was. */
 #include "diagnose/pm_int.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -95,31 +94,6 @@ void dl_pm_by_sender(struct dl_pmx *x, const struct dl_pm_dead *d, const struct 
 
 /* --- faults of the program --- */
 
-/* "in function (libfoo.so)" for a code address */
-static void add_place(struct dl_str *s, const struct dl_pmx *x, uint32_t proc, uint64_t ip)
-{
-	const struct dl_proc *p = &x->tl->procs.v[proc];
-	const char *function = ip ? dl_user_symbol(x->tl, p->pid, ip) : NULL, *lib = NULL;
-
-	for (int depth = 0; ip && !lib && depth < 8; depth++) {
-		vec_for_each(&p->mappings, m) {
-			if (ip >= m->start && ip < m->end)
-				lib = strrchr(m->path, '/') ? strrchr(m->path, '/') + 1 : m->path;
-		}
-		/* A forked child has its parent's mappings, which were read from the parent. */
-		if (lib || p->execed || p->parent == DL_NONE)
-			break;
-		p = &x->tl->procs.v[p->parent];
-		function = function ? function : dl_user_symbol(x->tl, p->pid, ip);
-	}
-	if (function)
-		dl_str_addf(s, " in %s%s%s%s", function, lib ? " (" : "", lib ? lib : "", lib ? ")" : "");
-	else if (lib)
-		dl_str_addf(s, " in %s, at 0x%llx", lib, (unsigned long long)ip);
-	else if (ip)
-		dl_str_addf(s, ", at instruction 0x%llx", (unsigned long long)ip);
-}
-
 static enum dl_death fault_death(int32_t sig)
 {
 	switch (sig) {
@@ -193,9 +167,11 @@ static void by_fault(struct dl_pmx *x, const struct dl_pm_dead *d)
 		dl_str_addf(&s, " raised %s itself", dl_pm_signal_name(name, d->signr));
 	} else {
 		add_what(&s, d->sig);
-		/* Behind abort() it is the C library's own code. */
-		if (d->signr != SIGABRT)
-			add_place(&s, x, d->proc, d->sig->ip);
+		/* The instruction of an abort is the C library's own: who called it is on the stack. */
+		if (!dl_pm_add_caller(&s, x, d->proc) && d->signr != SIGABRT) {
+			dl_str_add(&s, " in ");
+			dl_pm_add_place(&s, x, d->proc, d->sig->ip);
+		}
 	}
 	finish(x, &s, fault_death(d->signr), raised ? DL_PM_LIKELY : DL_PM_CERTAIN);
 	if (d->signr == SIGABRT && x->tl->procs.v[d->proc].role == DL_ROLE_TRAINER)

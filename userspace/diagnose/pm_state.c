@@ -245,8 +245,9 @@ static int add_thread(struct dl_pmx *x, uint32_t thread)
 	err = dl_pm_who_copy(&out->who, &who);
 	if (err)
 		return err;
-	out->died = thread == x->thread && x->sig && x->pm->sig && x->sig->code > 0;
-	return fill_state(x, out, thread);
+	out->died = thread == x->thread && x->sig && x->pm->sig && (x->sig->code > 0 || x->sig->h.pid == x->sig->target_pid);
+	err = out->died ? dl_pm_fill_stack(x, out) : 0;
+	return err ? err : fill_state(x, out, thread);
 }
 
 static bool was_there(const struct dl_thread *th, uint64_t at)

@@ -218,6 +218,12 @@ static int on_crash(struct dl_timeline *tl, const struct dl_hdr *ev)
 	return keep(&tl->crash, ev);
 }
 
+/* Only those that failed: the others are nobody's reason to die. */
+static int on_block_io(struct dl_timeline *tl, const struct dl_hdr *ev)
+{
+	return ((const struct dl_ev_block_io *)ev)->error ? keep(&tl->crash, ev) : 0;
+}
+
 static int on_mark(struct dl_timeline *tl, const struct dl_hdr *ev)
 {
 	const struct dl_ev_mark *m = (const void *)ev;
@@ -302,6 +308,7 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_SYSCALL_FAIL] = on_crash,
 	[DL_EV_SHM_UNLINK] = on_crash,
 	[DL_EV_CRASH_STACK] = on_crash,
+	[DL_EV_BLOCK_IO] = on_block_io,
 	[DL_EV_SAMPLE] = on_sample,
 	[DL_EV_MMAP] = on_mmap,
 	[DL_EV_STACK] = on_stack,

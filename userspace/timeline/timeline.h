@@ -252,7 +252,7 @@ struct dl_timeline {
 	DL_VEC(struct dl_gpu_name) gpu_names;
 	struct dl_text_vec absent;
 	struct dl_kept_vec crash;	/* SIGNAL, SIGBUS_MAP, SIGNAL_DELIVER, OOM_KILL, SYSCALL_FAIL, SHM_UNLINK, CRASH_STACK, EXIT,
-					 * MARK */
+					 * MARK, BLOCK_IO that failed */
 	struct dl_kept_vec env;	/* ENV_*, PROC_LIMITS */
 	uint32_t cpus_online;	/* 0 unknown */
 	struct dl_kept_vec clocks;	/* GPU_CLOCK */
