@@ -27,11 +27,12 @@ static __always_inline bool has_quartet(struct task_struct *t)
 {
 	struct sighand_struct *s = t->sighand;
 
-	/* 0 and 1 are SIG_DFL and SIG_IGN */
+	/* 0 and 1 are SIG_DFL and SIG_IGN; SIGTRAP: see dl_worker_handlers() */
 	return s && (unsigned long)s->action[6].sa.sa_handler > 1 &&
 	       (unsigned long)s->action[10].sa.sa_handler > 1 &&
 	       (unsigned long)s->action[7].sa.sa_handler > 1 &&
-	       (unsigned long)s->action[14].sa.sa_handler > 1;
+	       (unsigned long)s->action[14].sa.sa_handler > 1 &&
+	       (unsigned long)s->action[4].sa.sa_handler <= 1;
 }
 
 /* Signals that may stay open in a thread that "blocks all": the faults, SIGKILL, SIGSTOP, glibc's. */

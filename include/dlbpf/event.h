@@ -354,4 +354,16 @@ enum dl_trigger {
 	DL_TRIGGER_MAX,
 };
 
+/*
+ * True for the set of handled signals (SigCgt of /proc/PID/status) of a DataLoader worker: PyTorch installs
+ * handlers for SIGBUS, SIGFPE, SIGSEGV and SIGTERM there. A shell with a trap handles all that could end it,
+ * these four and SIGTRAP among them, which no Python program does.
+ */
+#define DL_WORKER_SIGNALS 0x44c0ULL
+
+static inline int dl_worker_handlers(__u64 sig_caught)
+{
+	return (sig_caught & DL_WORKER_SIGNALS) == DL_WORKER_SIGNALS && !(sig_caught & 0x10);
+}
+
 #endif

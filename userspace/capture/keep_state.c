@@ -270,7 +270,7 @@ static void task_seen(struct dl_kstate *s, const struct dl_ev_task *ev)
 	p->ppid = ev->ppid;
 	p->root |= (ev->flags & DL_TF_ROOT) != 0;
 	if (ev->h.tid == ev->h.pid)
-		p->worker |= (ev->sig_caught & DL_WORKER_SIGNALS) == DL_WORKER_SIGNALS;
+		p->worker |= dl_worker_handlers(ev->sig_caught);
 }
 
 static void exit_seen(struct dl_kstate *s, const struct dl_ev_exit *ev)

@@ -201,7 +201,7 @@ static int snapshot_one(uint32_t tid, void *arg)
 		return err;
 	e->done++;
 	if (tid == e->p->pid && !e->p->worker &&
-	    (task.sig_caught & DL_WORKER_SIGNALS) == DL_WORKER_SIGNALS) {
+	    dl_worker_handlers(task.sig_caught)) {
 		e->p->worker = true;
 		e->tree->workers++;
 		e->tree->workers_seen++;

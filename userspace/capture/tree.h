@@ -16,9 +16,6 @@
 
 #define DL_TREE_MAX 4096
 
-/* PyTorch's workers handle SIGBUS, SIGSEGV, SIGFPE and SIGTERM themselves: bits of SigCgt. */
-#define DL_WORKER_SIGNALS 0x44c0ULL
-
 struct dl_tree_proc {
 	uint32_t pid, ppid;
 	int fd;			/* /proc/PID */

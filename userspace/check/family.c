@@ -69,7 +69,7 @@ static void look_at(struct ck_member *m)
 		return;
 	}
 	m->nspid = st.nspid;
-	m->handlers = (st.sig_caught & DL_WORKER_SIGNALS) == DL_WORKER_SIGNALS;
+	m->handlers = dl_worker_handlers(st.sig_caught);
 	m->manager = !strncmp(stat.comm, "torch_shm_manag", sizeof(stat.comm));
 	m->helper = m->manager || (!m->handlers && is_helper(m->fd));
 }

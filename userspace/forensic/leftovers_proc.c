@@ -19,7 +19,6 @@
 
 enum {
 	PROCS_MAX = 4096,	/* of a tree */
-	WORKER_SIGNALS = 0x44c0,	/* SIGBUS, SIGFPE, SIGSEGV, SIGTERM: the handlers of a DataLoader worker */
 };
 
 struct all_procs {
@@ -210,7 +209,7 @@ static int add_proc(struct dl_left *l, uint32_t pid)
 	*p = (struct dl_left_proc){
 		.pid = pid, .ppid = st.ppid, .nspid = status.nstgid, .state = st.state, .anon = status.rss_anon,
 		.file = status.rss_file, .shmem = status.rss_shmem, .swap = status.swap, .pgtables = status.pgtables,
-		.role = (status.sig_caught & WORKER_SIGNALS) == WORKER_SIGNALS ? DL_ROLE_WORKER : DL_ROLE_HELPER,
+		.role = dl_worker_handlers(status.sig_caught) ? DL_ROLE_WORKER : DL_ROLE_HELPER,
 		.fds = count_entries(fd, "fd"), .fds_limit = soft_limit(fd, "Max open files"),
 	};
 	memcpy(p->comm, st.comm, sizeof(p->comm));
@@ -244,7 +243,7 @@ static bool is_worker(const struct dl_left *l, uint32_t pid)
 	_cleanup_close_ int fd = open_proc(l, pid);
 	struct dl_status status;
 
-	return fd >= 0 && !dl_proc_status(fd, 0, &status) && (status.sig_caught & WORKER_SIGNALS) == WORKER_SIGNALS;
+	return fd >= 0 && !dl_proc_status(fd, 0, &status) && dl_worker_handlers(status.sig_caught);
 }
 
 /* A worker's parent is the trainer, or its fork server: both are of the worker's own program. */

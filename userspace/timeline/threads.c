@@ -418,7 +418,6 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 	uint32_t idx = about_the_dead(tl, ev) ? DL_IDLE : dl_tl_own_thread(tl, ev->h.tid, ev->h.pid), parent = DL_NONE;
 	struct dl_wait wait = { .syscall = ev->syscall, .arg0 = ev->arg0, .arg1 = ev->arg1,
 				.waker = DL_NONE, .uninterruptible = ev->state == 'D' };
-	const uint64_t quartet = 0x44c0;	/* SIGBUS, SIGFPE, SIGSEGV, SIGTERM */
 	struct dl_thread *th;
 	struct dl_proc *p;
 	uint64_t found;
@@ -441,7 +440,7 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 		p->parent = parent;
 	if (ev->flags & DL_TF_ROOT)
 		p->root = true;
-	if ((ev->sig_caught & quartet) == quartet && !p->quartet) {
+	if (dl_worker_handlers(ev->sig_caught) && !p->quartet) {
 		p->quartet = true;
 		p->ready = ev->h.ts;
 	}
