@@ -195,6 +195,35 @@ TEST(oom_of_a_group_version_1_old)
 	CHECK_EQ(o->tasks.v->anon, DL_KLOG_UNKNOWN);
 }
 
+/* 5.2 and later under version 1: one statistic a line, each twice. And 4.x with a group below that of the limit. */
+TEST(oom_of_a_group_with_groups_below)
+{
+	_cleanup_klog_ struct dl_klog k = {}, k4 = {};
+	const struct dl_klog_oom *o;
+
+	feed(&k,
+	     "[ 1.0] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+	     "[ 1.1] memory: usage 524288kB, limit 524288kB, failcnt 0\n"
+	     "[ 1.2] Memory cgroup stats for /job:\n[ 1.3] cache 0\n[ 1.3] rss 0\n[ 1.3] shmem 0\n[ 1.3] swap 0\n"
+	     "[ 1.3] hierarchical_memory_limit 536870912\n[ 1.4] total_cache 73728\n[ 1.4] total_rss 531660800\n[ 1.4] total_shmem 53728\n"
+	     "[ 1.5] Memory cgroup out of memory: Killed process 5 (a) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:4kB\n");
+	o = &only(&k)->oom;
+	CHECK_EQ(o->group_anon, 531660800);
+	CHECK_EQ(o->group_shmem, 53728);
+	CHECK_EQ(o->group_file, 20000);
+	CHECK_STR(o->limit_cgroup, "/job");
+	feed(&k4,
+	     "[ 1.0] python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
+	     "[ 1.1] Task in /job/a killed as a result of limit of /job\n"
+	     "[ 1.2] Memory cgroup stats for /job: cache:1KB rss:2KB\n[ 1.3] Memory cgroup stats for /job/a: cache:10KB rss:20KB\n"
+	     "[ 1.5] Killed process 5 (a) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:4kB\n");
+	o = &only(&k4)->oom;
+	CHECK_EQ(o->group_anon, 22 * KB);
+	CHECK_EQ(o->group_file, 11 * KB);
+	CHECK_STR(o->limit_cgroup, "/job");
+	CHECK_STR(o->cgroup, "/job/a");
+}
+
 TEST(oom_of_the_machine)
 {
 	_cleanup_klog_ struct dl_klog k = {};

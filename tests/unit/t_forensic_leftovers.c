@@ -66,6 +66,8 @@ static void put(const char *path, const char *fmt, ...)
 #define IDLE SYS_ppoll
 #define WORKER_SIGNALS "00000000000044c0"
 
+static unsigned int deadline;	/* of futexes that are planted next: address of a time, 0 none */
+
 static void put_stat(const char *dir, uint32_t id, const char *comm, char state, uint32_t ppid, int status)
 {
 	char path[64];
@@ -86,7 +88,7 @@ static void put_thread(uint32_t pid, uint32_t tid, const char *comm, char state,
 	snprintf(dir, sizeof(dir), "proc/%u/task/%u", pid, tid);
 	put_stat(dir, tid, comm, state, 1, 0);
 	snprintf(path, sizeof(path), "%s/syscall", dir);
-	put(path, "%ld 0x%" PRIx64 " 0x%" PRIx64 " 0x0 0x0 0x0 0x0 0x7ffd 0x7f00\n", nr, arg0, arg1);
+	put(path, "%ld 0x%" PRIx64 " 0x%" PRIx64 " 0x0 0x%x 0x0 0x0 0x7ffd 0x7f00\n", nr, arg0, arg1, deadline);
 	snprintf(path, sizeof(path), "%s/wchan", dir);
 	put(path, "%s", state == 'D' ? "folio_wait_bit_common" : "do_wait");
 }
@@ -290,6 +292,25 @@ TEST(nobody_was_asked_about)
 	pm = ASK(.pid = 0);
 	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
 	CHECK(noted(pm, "nobody was asked about"));
+}
+
+/* A group at its limit loses one process after the other: the first one decides, of the last crash. */
+TEST(several_kills)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+	begin();
+	put("dev/kmsg", BOOT
+	    "3,1,100000000,-;Memory cgroup out of memory: Killed process 11 (python3) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB\n"
+	    "3,2,900000000,-;Memory cgroup out of memory: Killed process 21 (python3) total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB\n"
+	    "6,2,900000000,-;dying[5]: segfault at 10 ip 00007f0000001234 sp 00007fff0 error 6 in libfoo.so[7f0000000000+3000]\n"
+	    "3,3,900500000,-;Memory cgroup out of memory: Killed process 22 (pt_data_worker) total-vm:1kB, anon-rss:1kB, file-rss:0kB, "
+	    "shmem-rss:0kB\n");
+	pm = ASK(.pid = 0);
+	CHECK_DEATH(pm, OOM_CGROUP, LIKELY);
+	CHECK_EQ(pm->victim.pid, 21);
+	CHECK(noted(pm, "has 3 deaths"));
+	CHECK(!told(pm, "dying", DL_PM_KERNEL_LOG));
 }
 
 TEST(killed_and_no_oom_since_the_boot)
@@ -648,11 +669,37 @@ TEST(a_lock_that_was_held_at_the_fork)
 	CHECK_EQ(pm2->threads.v[2].holder.tid, 211);
 	CHECK(strstr(pm2->threads.v[2].holder_text, "waiting to read"));
 	/* What stands there may be anything: nothing is made of a number that nobody has. */
-	put_mutex(201, 0x4000, 77777777);
+	put_mutex(201, 0x4000, 77777777);	/* its thread 211 reads */
 	pm3 = ASK(.pid = 100);
 	CHECK_DEATH(pm3, HANG, POSSIBLE);
 	CHECK_EQ(pm3->threads.v[2].holder.pid, 0);
 	CHECK(!pm3->threads.v[2].holder_text);
+}
+
+TEST(a_lock_that_nobody_can_give_back)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x189);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, HANG, CERTAIN);
+	CHECK_EQ(pm->victim.pid, 201);
+	CHECK(strstr(pm->text, "no other thread") && strstr(pm->text, "forked"));
+	/* Another thread may do it, and so does a deadline. */
+	put_thread(201, 211, "python3", 'S', SYS_accept4, 3, 0);
+	pm2 = ASK(.pid = 100);
+	CHECK_DEATH(pm2, HANG, POSSIBLE);
+	begin();
+	put_shell();
+	deadline = 0x7ff0;
+	put_proc(100, 1, "python3", 'S', IDLE, 0, 0);
+	put_proc(201, 100, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x189);
+	deadline = 0;
+	pm3 = ASK(.pid = 100);
+	CHECK_DEATH(pm3, HANG, POSSIBLE);
 }
 
 TEST(a_lock_between_processes)
@@ -704,6 +751,9 @@ TEST(orphans)
 	put_proc(201, 1, "pt_data_worker", 'S', IDLE, 0, 0);
 	put_proc(202, 1, "pt_data_worker", 'S', SYS_futex, 0x4000, 0x109);
 	put_proc(300, 1, "nginx", 'S', IDLE, 0, 0);
+	/* A shell handles the same signals. */
+	put_proc(301, 1, "bash", 'S', IDLE, 0, 0);
+	put("proc/301/status", "Name:\tbash\nTgid:\t301\nPid:\t301\nPPid:\t1\nSigCgt:\t000000004b817efb\n");
 	pm = ASK(.pid = 0);
 	CHECK_DEATH(pm, ORPHANED, LIKELY);
 	CHECK(strstr(pm->text, "2 of its workers"));

@@ -81,8 +81,9 @@ static int set_text(char **to, const char *msg, const char *key)
 static const struct { const char *name; size_t off; } stat_names[] = {
 #define S(name, member) { name, offsetof(struct dl_klog_oom, member) }
 	S("anon", group_anon), S("file", group_file), S("shmem", group_shmem), S("pagetables", group_pgtables),
-	/* version 1 */
-	S("rss", group_anon), S("cache", group_file), S("swap", group_swap),
+	/* version 1: of the group alone, and with those below it, which come later and count */
+	S("rss", group_anon), S("cache", group_file), S("swap", group_swap), S("total_rss", group_anon),
+	S("total_cache", group_file), S("total_shmem", group_shmem), S("total_swap", group_swap),
 #undef S
 };
 
@@ -94,7 +95,7 @@ static uint64_t *stat_by_name(struct dl_klog_oom *o, const char *name, size_t le
 	return NULL;
 }
 
-/* "cache:12KB rss:34KB ..." in one line. */
+/* "cache:12KB rss:34KB ..." in one line for each group from that of the limit down, each for itself. */
 static void old_stats(const char *s, struct dl_klog_oom *o)
 {
 	while (*s) {
@@ -104,8 +105,8 @@ static void old_stats(const char *s, struct dl_klog_oom *o)
 			uint64_t *to = stat_by_name(o, s, len);
 			const uint64_t nr = strtoull(s + len + 1, NULL, 10);
 
-			if (to && nr < UINT64_MAX / 1024)
-				*to = nr * 1024;
+			if (to && nr < UINT64_MAX / 2048)
+				*to = (*to == DL_KLOG_UNKNOWN ? 0 : *to) + nr * 1024;
 		}
 		s += strcspn(s, " ");
 		s += strspn(s, " ");

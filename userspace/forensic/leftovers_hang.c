@@ -270,6 +270,15 @@ static int dead_worker(struct dl_left *l)
 	return 0;
 }
 
+/* The kernel log has a death that may be the trainer's: of a Python program, after the worker was made. */
+static bool knows_a_death_since(const struct dl_left *l, uint64_t start_ns)
+{
+	vec_for_each(&l->klog.events, ev)
+		if ((ev->kind == DL_KLOG_OOM || ev->kind == DL_KLOG_FAULT) && dl_left_is_python(ev->comm) && ev->boot_ns > start_ns)
+			return l->klog.live;
+	return false;
+}
+
 static int orphans(struct dl_left *l)
 {
 	uint64_t cnt = 0, held = 0;
@@ -291,7 +300,8 @@ static int orphans(struct dl_left *l)
 	if (!err && l->pm->death == DL_DEATH_UNEXPLAINED)
 		err = victim(l, first);
 	/* What killed the trainer goes before what that left. */
-	return err ? err : dl_left_verdict(l, DL_DEATH_ORPHANED, l->fits ? DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
+	return err ? err : dl_left_verdict(l, DL_DEATH_ORPHANED, l->fits || knows_a_death_since(l, first->start_ns) ?
+					   DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
 		"the trainer is gone and %" PRIu64 " of its workers still %s, holding %s of memory: process %" PRIu32 "%s", cnt,
 		cnt == 1 ? "lives" : "live", dl_fmt_bytes(buf, sizeof(buf), held), first->pid, cnt == 1 ? "" : " and others"));
 }
@@ -356,6 +366,31 @@ static int lost_lock(struct dl_left *l)
 			return dl_left_verdict(l, DL_DEATH_HANG, DL_PM_LIKELY, dl_left_text(
 				"process %s waits for a lock whose holder, thread %" PRIu32 ", is gone", name, t->owner));
 		}
+	return 0;
+}
+
+/*
+ * A private futex is woken by threads of its own process only: where all of them wait for one without a deadline,
+ * nobody is left to do it. So ends a worker that was forked while a thread of the trainer held the lock.
+ */
+static int locked_up(struct dl_left *l)
+{
+	vec_for_each(&l->procs, p) {
+		bool all = p->threads.cnt && p->state != 'Z';
+		char name[48];
+		int err;
+
+		vec_for_each(&p->threads, t)
+			all = all && t->for_ever && wait_kind(t) == WAIT_LOCK;
+		if (!all)
+			continue;
+		err = victim(l, p);
+		return err ? err : dl_left_verdict(l, DL_DEATH_HANG, DL_PM_CERTAIN, dl_left_text(
+			"process %s waits for a lock of its own that nobody is left to give back: %s%s",
+			dl_left_name(name, sizeof(name), p->pid, p->comm),
+			p->threads.cnt == 1 ? "it has no other thread" : "all its threads wait so",
+			p->role == DL_ROLE_WORKER ? ". Most often another thread of the trainer held it when the worker was forked" : ""));
+	}
 	return 0;
 }
 
@@ -469,7 +504,7 @@ static int idle_trainer(struct dl_left *l)
 
 static int judge_still(struct dl_left *l)
 {
-	static int (*const steps[])(struct dl_left *) = { lost_lock, shared_lock, lost_batch, stuck_worker, idle_trainer };
+	static int (*const steps[])(struct dl_left *) = { lost_lock, locked_up, shared_lock, lost_batch, stuck_worker, idle_trainer };
 	int err = in_state(l, 'T', ". Continue it with: kill -CONT", DL_PM_CERTAIN);
 
 	if (!err)

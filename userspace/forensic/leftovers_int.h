@@ -22,6 +22,7 @@ struct dl_left_thread {
 	int32_t nr;		/* system call; -1 in the kernel without one, -2 running */
 	uint64_t arg0, arg1;
 	char wchan[48];		/* "" unknown */
+	bool for_ever;		/* a futex without a deadline */
 	uint32_t owner;		/* inner id that a mutex it waits for names; 0 none */
 	uint64_t switches, ticks;	/* of the first look */
 };
@@ -32,6 +33,7 @@ struct dl_left_proc {
 	char state;
 	enum dl_role role;	/* TRAINER, WORKER or HELPER */
 	bool orphan;		/* a worker whose parent is no Python program any more */
+	uint64_t start_ns;	/* CLOCK_MONOTONIC; 0 unknown */
 	int32_t exit_status;	/* of a zombie, as of wait(2) */
 	uint64_t anon, file, shmem, swap, pgtables;
 	uint64_t fds, fds_limit, maps;	/* 0 unknown */

@@ -13,6 +13,7 @@
 
 enum {
 	CONTEXT_MAX = 6,	/* facts that decide nothing */
+	ONE_CRASH_S = 30,	/* deaths so near to each other are of one crash, and the first of them decides */
 	TASKS_TOLD = 64,
 };
 
@@ -51,7 +52,10 @@ static enum match match_of(const struct dl_left *l, const struct dl_klog_event *
 	/* An id that the output names may be an inner one, and be anybody's out here; --pid is of out here. */
 	if (ev->pid && names_pid(l, ev->pid) && (python || ev->pid == l->o->pid))
 		return MATCH_ID;
-	if (!python && ev->kind != DL_KLOG_FORK_REJECTED && ev->kind != DL_KLOG_DAEMON_KILL)
+	/* They name nobody: only where the output knows of such a death. */
+	if (ev->kind == DL_KLOG_FORK_REJECTED || ev->kind == DL_KLOG_DAEMON_KILL)
+		return l->fits ? MATCH_NAME : MATCH_NONE;
+	if (!python)
 		return MATCH_NONE;
 	if (l->o->pid && ev->pid)
 		return is_of_run(l, ev) ? MATCH_NAME : MATCH_NONE;
@@ -118,7 +122,13 @@ static uint64_t known(uint64_t value)
 static int add_task(struct dl_left *l, const struct dl_klog_task *t, const struct dl_klog_event *ev)
 {
 	struct dl_pm_proc *p;
-	char *name = strdup(t->comm), *state = strdup(t->pid == ev->pid ? "killed by SIGKILL" : "alive");
+	char *name, *state;
+
+	vec_for_each(&l->pm->procs, known_proc)
+		if (known_proc->who.pid == t->pid)	/* it lives, and was looked at itself */
+			return 0;
+	name = strdup(t->comm);
+	state = strdup(t->pid == ev->pid ? "killed by SIGKILL" : "alive then");
 
 	p = name && state ? vec_push(&l->pm->procs) : NULL;
 	if (!p) {
@@ -270,7 +280,31 @@ static int set_victim(struct dl_left *l, const struct dl_klog_event *ev, enum ma
 	return dl_pm_who_copy(&l->pm->victim, &who);
 }
 
-/* The event that decides: the one of the very process, else the last of a Python program. */
+static bool same_crash(const struct dl_klog_event *a, const struct dl_klog_event *b)
+{
+	const int64_t limit = ONE_CRASH_S * (int64_t)DL_NS_PER_S;
+
+	if (a->boot_ns && b->boot_ns)
+		return b->boot_ns >= a->boot_ns && b->boot_ns - a->boot_ns <= (uint64_t)limit;
+	return a->wall_ns && b->wall_ns && b->wall_ns >= a->wall_ns && b->wall_ns - a->wall_ns <= limit;
+}
+
+/* From one death of several back to the first of them: a group at its limit loses one process after the other. */
+static const struct dl_klog_event *first_of_crash(const struct dl_left *l, const struct dl_klog_event *last, enum match match)
+{
+	const struct dl_klog_event *first = last;
+
+	for (const struct dl_klog_event *ev = last; ev-- > l->klog.events.v;) {
+		if (death_of(ev) != death_of(first) || match_of(l, ev) != match || !dl_left_allows(l, death_of(ev)))
+			continue;
+		if (!same_crash(ev, first))
+			break;
+		first = ev;
+	}
+	return first;
+}
+
+/* The event that decides: the one of the very process, else the first of the last crash of a Python program. */
 static const struct dl_klog_event *pick(const struct dl_left *l, enum match *ret_match, size_t *ret_same)
 {
 	const struct dl_klog_event *best = NULL;
@@ -290,7 +324,7 @@ static const struct dl_klog_event *pick(const struct dl_left *l, enum match *ret
 			best = ev;
 		}
 	}
-	return best;
+	return best && *ret_match != MATCH_ID ? first_of_crash(l, best, *ret_match) : best;
 }
 
 static int notes_on_oom(struct dl_left *l, const struct dl_klog_oom *o)
@@ -314,8 +348,17 @@ static int decide(struct dl_left *l)
 	ev = pick(l, &match, &same);
 	if (!ev)
 		return 0;
-	err = add_fact(l, ev, true);
-	if (!err && ev->kind == DL_KLOG_OOM) {
+	if (l->pm->death == DL_DEATH_UNEXPLAINED || confidence_of(l, ev, match) > l->pm->confidence) {
+		err = set_victim(l, ev, match);
+		if (err)
+			return err;
+	}
+	err = dl_left_verdict(l, death_of(ev), confidence_of(l, ev, match), text_of(ev));
+	if (!err)
+		err = add_fact(l, ev, l->pm->death == death_of(ev));
+	if (err || l->pm->death != death_of(ev))
+		return err;
+	if (ev->kind == DL_KLOG_OOM) {
 		err = oom_numbers(l, &ev->oom);
 		err = err ? err : add_tasks(l, ev);
 		err = err ? err : notes_on_oom(l, &ev->oom);
@@ -324,12 +367,10 @@ static int decide(struct dl_left *l)
 		err = dl_pm_note(l->pm, "the output names process %" PRIu32 ", the kernel log %" PRIu32 ": they are the same one if the run "
 				 "was in a container, whose processes have numbers of their own", l->pid, ev->pid);
 	if (!err && match == MATCH_NAME && !l->o->pid && !l->fits)
-		err = dl_pm_note(l->pm, "nobody was asked about: this is the last death of a Python program that the kernel log has");
+		err = dl_pm_note(l->pm, "nobody was asked about: of the kernel log the last crash of a Python program was taken");
 	if (!err && match != MATCH_ID && same > 1)
-		err = dl_pm_note(l->pm, "the kernel log has %zu deaths that fit; this is the last one", same);
-	if (!err && (l->pm->death == DL_DEATH_UNEXPLAINED || confidence_of(l, ev, match) > l->pm->confidence))
-		err = set_victim(l, ev, match);
-	return err ? err : dl_left_verdict(l, death_of(ev), confidence_of(l, ev, match), text_of(ev));
+		err = dl_pm_note(l->pm, "the kernel log has %zu deaths that fit; the first of the last crash was taken", same);
+	return err;
 }
 
 /* What may have to do with it, and decides nothing. */
@@ -343,6 +384,9 @@ static int add_context(struct dl_left *l)
 		bool known_fact = false;
 
 		if (ev->kind == DL_KLOG_LOGOUT && !(l->fits & DL_DEATH_BIT(SHM_UNLINKED)))
+			continue;
+		/* Other programs crash too. */
+		if ((ev->kind == DL_KLOG_FAULT || ev->kind == DL_KLOG_DUMPED) && !match_of(l, ev))
 			continue;
 		vec_for_each(&l->pm->facts, f)
 			known_fact |= f->source == DL_PM_KERNEL_LOG && f->ts == ev->boot_ns && strstr(f->text, ev->text);

@@ -87,6 +87,16 @@ static uint32_t mutex_owner(int proc_fd, const struct dl_left_thread *t)
 	return word[0] == 1 || word[0] == 2 ? word[2] : 0;
 }
 
+/* The fourth argument of futex(2), of "202 0x7f.. 0x189 0x0 0x0 ...". */
+static bool has_no_deadline(const char *text)
+{
+	for (int field = 0; field < 4 && text; field++) {
+		text = strchr(text, ' ');
+		text = text ? text + 1 : NULL;
+	}
+	return text && !strtoull(text, NULL, 16);
+}
+
 static void read_call(int proc_fd, struct dl_left_thread *t)
 {
 	char path[64], buf[256];
@@ -95,6 +105,7 @@ static void read_call(int proc_fd, struct dl_left_thread *t)
 	t->has_call = dl_proc_read(proc_fd, path, buf, sizeof(buf)) > 0 && dl_parse_syscall(buf, &t->nr, &t->arg0, &t->arg1);
 	if (!t->has_call)
 		t->nr = -1;
+	t->for_ever = t->has_call && t->nr == SYS_futex && has_no_deadline(buf);
 	snprintf(path, sizeof(path), "task/%" PRIu32 "/wchan", t->tid);
 	if (dl_proc_read(proc_fd, path, t->wchan, sizeof(t->wchan)) <= 0 || !strcmp(t->wchan, "0"))
 		t->wchan[0] = '\0';
@@ -190,6 +201,23 @@ static int32_t exit_status(int proc_fd)
 	return last ? (int32_t)strtol(last + 1, NULL, 10) : 0;
 }
 
+/* Shells handle those signals too: the program must be Python, by its name or by its file's. */
+static bool looks_like_worker(int proc_fd, const struct dl_status *status, const char *comm)
+{
+	char exe[4096];
+	const char *name;
+	ssize_t n;
+
+	if (!dl_worker_handlers(status->sig_caught))
+		return false;
+	if (dl_left_is_python(comm))
+		return true;
+	n = readlinkat(proc_fd, "exe", exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = '\0';
+	name = strrchr(exe, '/');
+	return name && dl_left_is_python(name + 1);
+}
+
 /* 0, also when it is gone meanwhile, or -ENOMEM. */
 static int add_proc(struct dl_left *l, uint32_t pid)
 {
@@ -209,7 +237,8 @@ static int add_proc(struct dl_left *l, uint32_t pid)
 	*p = (struct dl_left_proc){
 		.pid = pid, .ppid = st.ppid, .nspid = status.nstgid, .state = st.state, .anon = status.rss_anon,
 		.file = status.rss_file, .shmem = status.rss_shmem, .swap = status.swap, .pgtables = status.pgtables,
-		.role = dl_worker_handlers(status.sig_caught) ? DL_ROLE_WORKER : DL_ROLE_HELPER,
+		.role = looks_like_worker(fd, &status, st.comm) ? DL_ROLE_WORKER : DL_ROLE_HELPER,
+		.start_ns = dl_start_ns(st.start_ticks),
 		.fds = count_entries(fd, "fd"), .fds_limit = soft_limit(fd, "Max open files"),
 	};
 	memcpy(p->comm, st.comm, sizeof(p->comm));
@@ -242,8 +271,9 @@ static bool is_worker(const struct dl_left *l, uint32_t pid)
 {
 	_cleanup_close_ int fd = open_proc(l, pid);
 	struct dl_status status;
+	struct dl_stat st;
 
-	return fd >= 0 && !dl_proc_status(fd, 0, &status) && dl_worker_handlers(status.sig_caught);
+	return fd >= 0 && !dl_proc_status(fd, 0, &status) && !dl_proc_stat(fd, 0, &st) && looks_like_worker(fd, &status, st.comm);
 }
 
 /* A worker's parent is the trainer, or its fork server: both are of the worker's own program. */
@@ -352,7 +382,7 @@ int dl_left_read_tree(struct dl_left *l)
 	if (err || !l->procs.cnt)
 		return err;
 	vec_for_each(&l->procs, p)
-		p->orphan = p->role == DL_ROLE_WORKER && has_lost_parent(l, p->pid, p->ppid);
+		p->orphan = p->role == DL_ROLE_WORKER && p->state != 'Z' && has_lost_parent(l, p->pid, p->ppid);
 	if (l->procs.v->role != DL_ROLE_WORKER)
 		l->procs.v->role = DL_ROLE_TRAINER;
 	pause_between(l);
@@ -372,8 +402,9 @@ int dl_left_find_orphans(struct dl_left *l)
 		if (err || !is_worker(l, it->pid) || !has_lost_parent(l, it->pid, it->ppid))
 			continue;
 		err = add_proc(l, it->pid);
+		/* One that init has not waited for yet is no orphan that goes on. */
 		if (!err && l->procs.cnt && vec_last(&l->procs)->pid == it->pid)
-			vec_last(&l->procs)->orphan = true;
+			vec_last(&l->procs)->orphan = vec_last(&l->procs)->state != 'Z';
 	}
 	return err;
 }
