@@ -241,7 +241,23 @@ def terminal(home):
     equal(os.stat(f"{home}/tty.dlbpf").st_uid, st.st_uid, "the owner of the trace")
 
 
-CASES = [from_venv, variables_on_the_way, said_of_injection, without_sudo, exit_codes, links, swapped_link, terminal]
+def flight_recorder(home):
+    """Segments, what a trigger saves, and the end: all are the user's."""
+    uid = os.stat(home).st_uid
+    as_user(home, """sudo $DLBPF record -q --keep 2s -o flight.dlbpf -- sh -c "sh -c 'sleep 1; kill -11 \\$\\$'; sleep 7
+stat -c %u flight.dlbpf.keep flight.dlbpf.keep/* > owners" """)
+    with open(f"{home}/owners") as f:
+        owners = f.read().split()
+    check(len(owners) >= 3 and set(owners) == {str(uid)}, f"the owners of folder and segments are {owners}, not {uid}")
+    saved = [n for n in os.listdir(home) if n.startswith("flight")]
+    equal(len(saved), 2, f"the number of traces ({saved})")
+    for name in saved:
+        equal(os.stat(f"{home}/{name}").st_uid, uid, f"the owner of {name}")
+        as_user(home, f"$DLBPF info {name}")  # without sudo
+
+
+CASES = [from_venv, variables_on_the_way, said_of_injection, without_sudo, exit_codes, links, swapped_link, terminal,
+         flight_recorder]
 
 
 def main():
