@@ -353,7 +353,7 @@ TEST(plain_abort)
 
 PLACE static int t_free(int arg)
 {
-	char *volatile p = malloc(64);
+	char *volatile p = calloc(1, 64);
 
 	free(p + arg);
 	return 0;
@@ -361,10 +361,10 @@ PLACE static int t_free(int arg)
 
 TEST(what_glibc_says)
 {
-	struct dl_core *core = core_of(t_free, 8);
+	struct dl_core *core = core_of(t_free, 4);
 	struct dl_postmortem *pm = post_mortem(core);
 
-	CHECK_HAS(core->abort_text, "invalid pointer");
+	CHECK_STR(core->abort_text, "free(): invalid pointer");
 	CHECK_EQ(pm->death, DL_DEATH_ABORT);
 	CHECK_HAS(pm->text, core->abort_text);
 	CHECK_HAS(pm->text, "called from t_free+0x");
@@ -663,11 +663,11 @@ TEST(refused_with_a_reason)
 	refused("", 0, -EINVAL, "empty");
 	refused("ab", 2, -EINVAL, "too short");
 	refused("Traceback (most recent call last):\n", 34, -EINVAL, "not a core file");
-	refused("\x04\x22\x4d\x18 and more of it", 20, -ENOTSUP, "lz4 -d");
-	refused("\xfd" "7zXZ\0 and more of it", 20, -ENOTSUP, "xz -d");
-	refused("\x1f\x8b\x08 and more of it", 20, -ENOTSUP, "gzip -d");
+	refused("\x04\x22\x4d\x18 and more of it", 16, -ENOTSUP, "lz4 -d");
+	refused("\xfd" "7zXZ\0 and more of it", 16, -ENOTSUP, "xz -d");
+	refused("\x1f\x8b\x08 and more of it", 16, -ENOTSUP, "gzip -d");
 	refused("ProblemType: Crash\n", 19, -ENOTSUP, "apport-unpack");
-	refused("\x28\xb5\x2f\xfd and more of it", 20, -EINVAL, "not a core file");
+	refused("\x28\xb5\x2f\xfd and more of it", 16, -EINVAL, "not a core file");
 	refused(&eh, sizeof(eh), -EINVAL, "cut off");
 	eh.e_type = ET_DYN;
 	refused(&eh, sizeof(eh), -EINVAL, "a program or a library");

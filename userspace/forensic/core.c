@@ -313,6 +313,8 @@ int dl_core_read(struct dl_core **ret, const char *path, struct dl_diag *d)
 	struct dl_core_reading r = { .file.fd = -1, .diag = d };
 	int err = -ENOMEM;
 
+	if (d)
+		d->msg[0] = '\0';
 	r.core = calloc(1, sizeof(*r.core));
 	if (r.core)
 		r.core->path = strdup(path);

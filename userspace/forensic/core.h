@@ -27,7 +27,6 @@ struct dl_core_map {
 	uint64_t start, end, off;
 	char *path;		/* without " (deleted)" */
 	bool deleted;		/* had no name any more */
-	bool exec, write;	/* as far as the core tells */
 };
 
 struct dl_core_frame {
@@ -77,6 +76,7 @@ struct dl_core {
 	DL_VEC(struct dl_core_map) maps;	/* by address */
 	DL_VEC(struct dl_core_thread) threads;	/* the dying one first */
 	struct { char **v; size_t cnt, cap; } missing, changed;	/* files that stacks would need */
+	uint64_t same_cnt;	/* files that are here as they were mapped, by their build-ids */
 };
 
 /*

@@ -25,6 +25,7 @@ enum {
 	FRAME_TEXT = 512,
 	NEAR_SP = 64 << 10,
 	NULL_PAGE = 4096,
+	NAME_MAX_LEN = 160,
 };
 
 #define RECORDING "a recording of such a run (dlbpf record)"
@@ -60,17 +61,43 @@ const struct dl_core_frame *dl_core_own_frame(const struct dl_core_thread *t)
 	return NULL;
 }
 
-/* ", in memcpy+0x12 (libc.so.6), called from load+0x3 (libfoo.so)" */
-static void add_place(struct dl_str *s, const struct dl_core_thread *t)
+/* A C++ function without its arguments, which may fill a screen. */
+static int name_len(const char *name)
+{
+	const char *p = strchr(name, '(');
+
+	while (p && (!strncmp(p, "(anonymous", 10) || (p - name >= 8 && !strncmp(p - 8, "operator", 8))))
+		p = strchr(p + 1, '(');
+	return (int)(p && p - name < NAME_MAX_LEN ? p - name : NAME_MAX_LEN);
+}
+
+/* "load+0x3 (libfoo.so)", "libfoo.so" */
+static void add_frame(struct dl_str *s, const struct dl_core_frame *f)
+{
+	const char *lib = f->path ? base_name(f->path) : NULL;
+
+	if (f->function)
+		dl_str_addf(s, "%.*s+0x%" PRIx64 "%s%s%s", name_len(f->function), f->function, f->into, lib ? " (" : "",
+			    lib ? lib : "", lib ? ")" : "");
+	else if (lib)
+		dl_str_add(s, lib);
+	else
+		dl_str_addf(s, "code at 0x%" PRIx64 " that belongs to no file", f->pc);
+}
+
+/* ", in memcpy+0x12 (libc.so.6), called from load+0x3 (libfoo.so)"; of abort() the C library's part says nothing. */
+static void add_place(struct dl_str *s, const struct dl_core_signal *sig, const struct dl_core_thread *t)
 {
 	const struct dl_core_frame *top = t->frames.v, *own = dl_core_own_frame(t);
-	char buf[FRAME_TEXT];
 
-	if (!top)
-		return;
-	dl_str_addf(s, ", in %s", dl_core_frame_text(top, buf, sizeof(buf)));
-	if (own && own != top)
-		dl_str_addf(s, ", called from %s", dl_core_frame_text(own, buf, sizeof(buf)));
+	if (top && (sig->sig != SIGABRT || !own)) {
+		dl_str_add(s, ", in ");
+		add_frame(s, top);
+	}
+	if (own && own != top) {
+		dl_str_add(s, ", called from ");
+		add_frame(s, own);
+	}
 }
 
 __attribute__((format(printf, 5, 6)))
@@ -86,7 +113,7 @@ static void verdict(struct dl_core_judging *j, enum dl_death death, enum dl_pm_c
 	va_end(ap);
 	dl_str_addf(&s, "%s %s", j->subject, text ? text : "");
 	if (with_place)
-		add_place(&s, j->thread);
+		add_place(&s, j->sig, j->thread);
 	if (!text)
 		s.err = -ENOMEM;
 	free(text);
@@ -119,6 +146,13 @@ static void look(struct now *ret, const char *path)
 	ret->fs_free = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
 }
 
+/* The paths of a container lead to other files on its host, so what lies there counts only where the code that
+ * was mapped is here, too. */
+static bool is_same_root(const struct dl_core *core)
+{
+	return core->same_cnt && !core->missing.cnt && !core->changed.cnt;
+}
+
 static const char *access_word(const struct dl_core_signal *s)
 {
 	return !s->has_access ? "touched" : s->wrote ? "wrote to" : "read from";
@@ -127,7 +161,7 @@ static const char *access_word(const struct dl_core_signal *s)
 static void judge_shm(struct dl_core_judging *j)
 {
 	verdict(j, DL_DEATH_SHM_FULL, DL_PM_LIKELY, false,
-		"%s shared memory '%s' where /dev/shm had no page to give: it was full", access_word(j->sig), j->map->path);
+		"%s shared memory '%s' where /dev/shm had no page to give: most likely it was full", access_word(j->sig), j->map->path);
 	j->err = j->err ? j->err :
 		dl_pm_alternative(j->pm, DL_DEATH_MAPPED_FILE_TRUNCATED, RECORDING ", or how full /dev/shm was then (df /dev/shm)",
 				  "the same signal comes when another process makes a shared memory object shorter, which PyTorch "
@@ -152,7 +186,7 @@ static void judge_file(struct dl_core_judging *j)
 	const bool wrote = j->sig->has_access && j->sig->wrote, read = j->sig->has_access && !j->sig->wrote;
 	struct now now = {};
 
-	if (!j->map->deleted)
+	if (!j->map->deleted && is_same_root(j->core))
 		look(&now, j->map->path);
 	if (now.exists && off >= ((now.sz + page - 1) & ~(page - 1))) {
 		judge_past_end(j, off, &now);
@@ -163,7 +197,7 @@ static void judge_file(struct dl_core_judging *j)
 	if (!j->err)
 		j->err = dl_pm_alternative(j->pm, DL_DEATH_MAPPED_FILE_TRUNCATED, RECORDING, now.exists ?
 					   "the file is long enough now, but may have been shorter for a while" :
-					   "the file that was mapped is not there any more, so its length is not known");
+					   "the file that was mapped is not to be had here, so its length is not known");
 	if (!j->err && !read)
 		j->err = dl_pm_alternative(j->pm, DL_DEATH_MAPPED_FILESYSTEM_FULL, RECORDING ", or how full the file system was "
 					   "then (df)", "%s file system that is full gives no page for a write to a hole of a file",
@@ -284,6 +318,22 @@ static int add_raised(struct dl_core_judging *j)
 				 "the first signal was not found on the stack");
 }
 
+/* Why the kernel sends a signal that no row of the verdicts stands for. */
+static const char *kernel_words(int32_t sig)
+{
+	switch (sig) {
+	case SIGXCPU:
+		return ": its CPU time was used up (ulimit -t)";
+	case SIGXFSZ:
+		return ": a file would have become larger than allowed (ulimit -f)";
+	case SIGSYS:
+		return ": a system call that its container or sandbox forbids (seccomp)";
+	case SIGTRAP:
+		return ": a breakpoint without a debugger";
+	}
+	return "";
+}
+
 void dl_core_judge(struct dl_core_judging *j)
 {
 	const struct dl_core_signal *s = j->sig;
@@ -311,6 +361,9 @@ void dl_core_judge(struct dl_core_judging *j)
 	case SIGABRT:
 		judge_abort(j);
 		return;
+	case SIGQUIT:
+		verdict(j, DL_DEATH_KILLED_BY, DL_PM_CERTAIN, false, "was ended from its terminal (Ctrl-\\, SIGQUIT)");
+		return;
 	}
-	verdict(j, DL_DEATH_UNEXPLAINED, DL_PM_POSSIBLE, true, "died of %s, which the kernel sent", j->name);
+	verdict(j, DL_DEATH_UNEXPLAINED, DL_PM_POSSIBLE, true, "died of %s, which the kernel sent%s", j->name, kernel_words(s->sig));
 }

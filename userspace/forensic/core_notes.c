@@ -4,6 +4,7 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -11,7 +12,7 @@
 #include "base/cleanup.h"
 
 enum {
-	THREADS_MAX = 16384,
+	THREADS_MAX = 4096,
 	MAPS_MAX = 1 << 20,
 	/* struct elf_prstatus, the same on x86-64 and arm64 */
 	PRSTATUS_SIG = 12, PRSTATUS_TID = 32, PRSTATUS_REGS = 112,
@@ -68,6 +69,12 @@ static int take_thread(struct dl_core_reading *r, const uint8_t *p, size_t sz)
 	return 0;
 }
 
+/* Signals whose siginfo holds an address when the kernel makes them. */
+static bool has_address(int32_t sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP;
+}
+
 static void take_siginfo(struct dl_core *core, const uint8_t *p, size_t sz)
 {
 	struct dl_core_signal *s = &core->last;
@@ -76,7 +83,7 @@ static void take_siginfo(struct dl_core *core, const uint8_t *p, size_t sz)
 		return;
 	s->sig = (int32_t)u32(p);
 	s->code = (int32_t)u32(p + SIGINFO_CODE);
-	s->has_addr = s->code > 0;
+	s->has_addr = s->code > 0 && has_address(s->sig);
 	s->addr = s->has_addr ? u64(p + SIGINFO_UNION) : 0;
 	s->sender_pid = s->code <= 0 ? u32(p + SIGINFO_UNION) : 0;
 	s->sender_uid = s->code <= 0 ? u32(p + SIGINFO_UNION + 4) : 0;
@@ -114,7 +121,6 @@ static int add_map(struct dl_core_reading *r, const uint8_t *at, uint64_t unit, 
 	static const char gone[] = " (deleted)";
 	const size_t gone_len = sizeof(gone) - 1;
 	struct dl_core_map *m = vec_push(&r->core->maps);
-	const struct dl_core_seg *seg;
 
 	if (!m)
 		return -ENOMEM;
@@ -123,9 +129,6 @@ static int add_map(struct dl_core_reading *r, const uint8_t *at, uint64_t unit, 
 	m->off = u64(at + 16) * unit;
 	m->deleted = len > gone_len && !memcmp(name + len - gone_len, gone, gone_len);
 	m->path = strndup(name, m->deleted ? len - gone_len : len);
-	seg = dl_core_seg_at(r, m->start);
-	m->exec = seg && (seg->flags & PF_X);
-	m->write = seg && (seg->flags & PF_W);
 	return m->path ? 0 : -ENOMEM;
 }
 

@@ -74,7 +74,7 @@ static int copy_memory(const struct dl_core_reading *r, uint64_t addr, size_t ma
 }
 
 /* Is the file still what was mapped? Also when the core does not hold its beginning. */
-static bool is_same(const struct dl_core_reading *r, const struct dl_core_map *m, const struct dl_elf *e)
+static bool is_same(struct dl_core_reading *r, const struct dl_core_map *m, const struct dl_elf *e)
 {
 	const struct dl_core_map *head = dl_core_map_head(r->core, m);
 	_cleanup_close_ int fd = head ? copy_memory(r, head->start, HEAD_SZ) : -1;
@@ -82,7 +82,10 @@ static bool is_same(const struct dl_core_reading *r, const struct dl_core_map *m
 
 	if (fd < 0 || dl_elf_read(&mapped, fd) || !mapped.build_id_sz)
 		return true;
-	return mapped.build_id_sz == e->build_id_sz && !memcmp(mapped.build_id, e->build_id, e->build_id_sz);
+	if (mapped.build_id_sz != e->build_id_sz || memcmp(mapped.build_id, e->build_id, e->build_id_sz) != 0)
+		return false;
+	r->core->same_cnt++;
+	return true;
 }
 
 static void note_file(struct dl_core_reading *r, const struct dl_core_map *m, bool changed)

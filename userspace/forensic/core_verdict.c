@@ -90,6 +90,9 @@ static void add_signal(struct dl_core_judging *j, const struct dl_core_signal *s
 	else if (s->has_addr)
 		fact(j, decides, "%s at address 0x%" PRIx64 ", code %d%s%s%s", name, s->addr, s->code, words ? " (" : "",
 		     words ? words : "", words ? ")" : "");
+	else if (s->code > 0)
+		fact(j, decides, "%s from the kernel, code %d%s%s%s", name, s->code, words ? " (" : "", words ? words : "",
+		     words ? ")" : "");
 	else
 		fact(j, decides, "%s from process %u, code %d%s%s%s", name, s->sender_pid, s->code, words ? " (" : "",
 		     words ? words : "", words ? ")" : "");
