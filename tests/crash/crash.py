@@ -39,6 +39,7 @@ class Crash:
     signal: int = 0  # that it died of
     status: typing.Optional[int] = None  # its exit code
     also: dict = dataclasses.field(default_factory=dict)  # verdict -> why it is as right
+    left: dict = dataclasses.field(default_factory=dict)  # the same of what is said without a trace
     sure: bool = True  # the trace decides: certain or likely
     # id of a number -> (least, most) of its value; or a function of what was written down that gives that.
     numbers: typing.Any = dataclasses.field(default_factory=dict)

@@ -166,7 +166,7 @@ class Group(Place):
         except BaseException:
             self.__exit__()
             raise
-        self.params = {"limited": self.made[0], "group": self.made[-1]}
+        self.params = {"limited": self.made[0], "limited_name": os.path.basename(self.made[0]), "group": self.made[-1]}
         return self
 
     def make(self, path):

@@ -167,16 +167,16 @@ def from_leftovers(s, pm, says, what):
     """Without a trace: never another death; how much it has to say depends."""
     wrong = Wrong()
     shape(pm, wrong)
-    v = pm["verdict"]
+    v, right = pm["verdict"], {*s.right, *s.left}
     others = [a["death"] for a in pm["alternatives"]]
     if v["death"] == "unexplained":
         wrong.check(says != crash.DECIDES, f"{what} decides, and the verdict is unexplained ({v['text'][:160]})")
         if says == crash.FITS:
-            wrong.check(set(s.right) & set(others), f"{what}: {s.death} is not among the alternatives {others}")
+            wrong.check(right & set(others), f"{what}: {s.death} is not among the alternatives {others}")
     elif v["death"] == "none":
         wrong.check(s.death == "none" or says == crash.QUIET, f"{what}: nothing died, it says")
     else:
-        wrong.check(v["death"] in s.right or (v["confidence"] == "possible" and set(s.right) & set(others)),
+        wrong.check(v["death"] in right or (v["confidence"] == "possible" and right & set(others)),
                     f"{what}: the verdict is {v['death']} ({v['text'][:160]}), not {s.death}")
     return wrong
 

@@ -138,6 +138,7 @@ SCENARIOS = [
     Crash("left_early", "the loop is left early: the trainer ends a slow worker by SIGTERM", "none", early,
           victim=None, trainer=0, log=QUIET, quick=True),
     Crash("ctrl_c", "the user presses Ctrl-C", "none", plain, victim=None, act=ctrl_c, log=QUIET,
+          left={"killed-by": "the output does not tell a Ctrl-C from a SIGINT of somebody else"},
           said="KeyboardInterrupt", quick=True),
     Crash("goes_on", "the recording ends and training goes on", "none", plain, victim=None, ends="goes-on", seconds=2,
           log=QUIET),

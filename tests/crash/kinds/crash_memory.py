@@ -122,7 +122,7 @@ SCENARIOS = [
           place=lambda: places.Chain(places.memory(LIMIT), places.shm(1024))),
     Crash("oom_parent_group", "the limit of 512 MiB is that of a group above the job's", "oom-cgroup", worker_leaks,
           signal=9, place=lambda: places.memory(LIMIT, nested=True), numbers=limit_is(250), check=who_leaks,
-          kernel_ms=60, kernel=DECIDES, names=("{limited}",)),
+          kernel_ms=60, kernel=DECIDES, names=("{limited_name}",)),
     Crash("page_cache", "mapped files twice as large as the cgroup's limit are read: page cache, harmless", "none",
           page_cache, victim=None, trainer=0, place=lambda: places.memory(LIMIT), check=nobody_leaks, log=QUIET),
 ]

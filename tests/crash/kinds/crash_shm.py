@@ -11,6 +11,7 @@ import crash_places as places
 BATCH = 16
 BATCH_BYTES = BATCH * 3 * 224 * 224 * 4
 SHM = 16  # MiB
+WHY = {"shm-full": "why the batch was lost", "fd-limit": "why the batch was lost"}
 
 
 class Images:
@@ -149,17 +150,18 @@ SCENARIOS = [
           said="No space left on device", trainer=1, kernel_ms=30, now="place", now_says=DECIDES),
     Crash("batch_lost_space", "the thread of a worker that sends batches finds no room in a /dev/shm of 16 MiB",
           "batch-lost", lost_for_space, place=lambda: places.shm(SHM), numbers={"shm.total": (SHM * MIB, SHM * MIB)},
-          also={}, new=True, ends="hang", seconds=16, said="No space left on device", log=FITS, kernel_ms=30),
+          left=WHY, new=True, ends="hang", seconds=16, said="No space left on device", log=FITS, kernel_ms=30),
     Crash("batch_lost_fds", "the thread of a worker that sends batches has no file descriptor left", "batch-lost",
-          lost_for_descriptors, ends="hang", seconds=16, said="Too many open files", log=FITS, quick=True),
+          lost_for_descriptors, ends="hang", seconds=16, said="Too many open files", log=FITS, left=WHY,
+          quick=True),
     Crash("batch_lost_fds_new", "the same with a current PyTorch", "batch-lost", lost_for_descriptors, ends="hang",
-          seconds=16, said="Too many open files", log=FITS, new=True),
+          seconds=16, said="Too many open files", log=FITS, left=WHY, new=True),
     Crash("batch_lost_pickle", "a batch cannot be pickled, and the thread that sends batches drops it", "batch-lost",
           lost_for_pickle, victim=None, ends="hang", seconds=16, said="pickle", log=FITS,
           also={"hang": "no system call failed: only that everybody waits is to be seen"}),
     Crash("batch_lost_found", "a recording of a run that waits for a lost batch already", "batch-lost",
           lost_for_descriptors, victim=None, ends="hang", late=stands_still, seconds=14, said="Too many open files",
-          log=FITS, sure=False, also={"hang": "that the batch was sent and failed was before the recording"}),
+          log=FITS, left=WHY, sure=False, also={"hang": "that the batch was sent and failed was before the recording"}),
     Crash("shm_unlinked", "a cleaner that is no part of the job removes its objects in /dev/shm", "shm-unlinked",
           small_and_slow, victim="trainer", place=lambda: places.shm(64), act=remove,
           form={"sharing": "file_system"}, said="No such file or directory", names=("{remover}|rm",), log=FITS,
