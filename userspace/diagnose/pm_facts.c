@@ -15,6 +15,7 @@
 
 #define BEFORE_NS (60 * DL_PM_S)
 #define AFTER_NS (30 * DL_PM_S)
+#define UNNOTICED_NS (6 * DL_PM_S)	/* PyTorch's own loader looks for its workers every 5 s */
 #define FAILS_MAX 12u
 #define SIGNALS_MAX 24u
 
@@ -176,6 +177,23 @@ static void orphans(struct dl_pmx *x)
 		DL_PM_DO(x, dl_pm_note(x->pm, "%zu worker%s of a trainer that is gone went on to the end of the recording", cnt, cnt == 1 ? "" : "s"));
 }
 
+/* A death that the trainer does not learn of: of a forkserver's child, of a process of torchdata's own loaders. */
+static void unnoticed(struct dl_pmx *x)
+{
+	const struct dl_proc *p = x->proc == DL_NONE ? NULL : &x->tl->procs.v[x->proc];
+	const struct dl_wait *w;
+	uint32_t consumer;
+	uint64_t since;
+
+	if (!p || p->role != DL_ROLE_WORKER || !p->exited || p->trainer == DL_NONE || x->tl->procs.v[p->trainer].exited ||
+	    p->end + UNNOTICED_NS > x->tl->end)
+		return;
+	consumer = dl_pm_consumer(x->tl, p->trainer);
+	if (consumer != DL_NONE && dl_pm_blocked_since(x->tl, consumer, x->tl->end, &since, &w) && x->tl->end - since > UNNOTICED_NS / 2)
+		DL_PM_DO(x, dl_pm_note(x->pm, "the trainer has not learnt of this death: %.1f s later, when the recording ends, it still waits for a batch",
+				       (double)(x->tl->end - p->end) / 1e9));
+}
+
 void dl_pm_facts(struct dl_pmx *x)
 {
 	if (x->pm->death != DL_DEATH_NONE || x->pm->ts) {
@@ -185,6 +203,7 @@ void dl_pm_facts(struct dl_pmx *x)
 		exits(x);
 		threads(x);
 		orphans(x);
+		unnoticed(x);
 	}
 	if (!x->err)
 		dl_pm_sort_facts(x->pm);
@@ -208,6 +227,23 @@ static void losses(struct dl_pmx *x)
 		DL_PM_DO(x, dl_pm_note(x->pm, "%" PRIu64 " other events were lost: states of threads may be wrong", other));
 }
 
+/* What a flight recorder says of itself. */
+static void marks(struct dl_pmx *x)
+{
+	vec_for_each(&x->tl->crash, k) {
+		const struct dl_ev_mark *m = (const void *)k->ev;
+		char text[256];
+
+		if (k->ev->kind != DL_EV_MARK)
+			continue;
+		dl_pm_tail(text, sizeof(text), k->ev);
+		if (m->what == DL_MARK_STATE && m->value > 0)
+			DL_PM_DO(x, dl_pm_note(x->pm, "only the last part of the recording was kept: %d s before it are left out", m->value));
+		if (m->what == DL_MARK_TRIGGER && text[0])
+			DL_PM_DO(x, dl_pm_note(x->pm, "the recorder kept this part since: %s", text));
+	}
+}
+
 void dl_pm_notes(struct dl_pmx *x, bool complete)
 {
 	bool late = true;
@@ -215,6 +251,7 @@ void dl_pm_notes(struct dl_pmx *x, bool complete)
 	if (!complete)
 		DL_PM_DO(x, dl_pm_note(x->pm, "the trace is cut off: its recorder did not end in order, and what happened in the last second, or later, is not in it"));
 	losses(x);
+	marks(x);
 	vec_for_each(&x->tl->procs, p) {
 		if (p->role == DL_ROLE_TRAINER && p->start)
 			late = false;

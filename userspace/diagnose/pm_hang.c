@@ -28,6 +28,18 @@ static bool same_wait(const struct dl_wait *a, const struct dl_wait *b)
 	return a->syscall == b->syscall && (a->file_ino == b->file_ino || !a->file_ino) && (a->arg0 == b->arg0 || a->file_ino);
 }
 
+/* What a flight recorder left out: for how long the thread had been as the trace begins with it. */
+static uint64_t before_trace(const struct dl_timeline *tl, const struct dl_thread *th)
+{
+	vec_for_each(&tl->crash, k) {
+		const struct dl_ev_mark *m = (const void *)k->ev;
+
+		if (k->ev->kind == DL_EV_MARK && m->what == DL_MARK_SINCE && k->ev->tid == th->tid && m->value > 0)
+			return (uint64_t)m->value * DL_PM_MS;
+	}
+	return 0;
+}
+
 bool dl_pm_blocked_since(const struct dl_timeline *tl, uint32_t thread, uint64_t ts, uint64_t *since,
 			 const struct dl_wait **wait)
 {
@@ -57,6 +69,11 @@ bool dl_pm_blocked_since(const struct dl_timeline *tl, uint32_t thread, uint64_t
 		ran = 0;
 	}
 	*wait = found;
+	if (found && *since == th->segs.v[0].start) {
+		const uint64_t ns = before_trace(tl, th);
+
+		*since -= ns < *since ? ns : 0;
+	}
 	return found != NULL;
 }
 

@@ -15,6 +15,7 @@
 
 #define CHAIN_NS (5 * DL_PM_S)		/* a signal, its handler, the same signal again */
 #define ASKED_NS (120 * DL_PM_S)	/* from the wish to the end: a checkpoint may be written */
+#define INTERRUPTED_NS (30 * DL_PM_S)	/* the same for Ctrl-C, which many catch and live on */
 #define FOLLOWS_NS (60 * DL_PM_S)	/* a helper's death leads to the job's within this */
 #define CUT_OFF_NS (10 * DL_PM_S)	/* a fatal signal this near to the end of a trace that is cut off */
 
@@ -82,17 +83,16 @@ static bool by_own(const struct dl_timeline *tl, uint32_t proc, const struct dl_
 	return dl_pm_is_ancestor(tl, dl_pm_proc_at(tl, ev->h.pid, ev->h.ts), proc);
 }
 
-static bool is_side(const struct dl_timeline *tl, const struct dl_proc *p, int32_t signr)
+static bool is_side(const struct dl_proc *p, int32_t signr)
 {
 	switch (p->role) {
 	case DL_ROLE_TRAINER:
 	case DL_ROLE_WORKER:
 		return false;
+	case DL_ROLE_LAUNCHER:
 	case DL_ROLE_FORKSERVER:
 	case DL_ROLE_SHM_MANAGER:
 		return !signr;
-	case DL_ROLE_LAUNCHER:
-		return !signr || tl->procs.cnt == 0;
 	default:
 		return !p->root;
 	}
@@ -111,7 +111,7 @@ static int add_death(struct deaths *all, const struct dl_timeline *tl, uint32_t 
 		d.sig = fatal_signal(tl, proc, d.signr);
 	d.ts = d.sig ? d.sig->h.ts : p->end;
 	d.by_own = by_own(tl, proc, d.sig);
-	d.side = is_side(tl, p, d.signr);
+	d.side = is_side(p, d.signr);
 	/* A watchdog of its own that kills is a cause; the end of the loader that ends its workers is none. */
 	if (d.by_own && (d.side || (p->role == DL_ROLE_WORKER && d.signr != SIGKILL)))
 		return 0;
@@ -152,7 +152,7 @@ const struct dl_ev_signal *dl_pm_asked_to_end(const struct dl_pmx *x, uint32_t p
 		const struct dl_ev_signal *ev = as_signal(k);
 		uint32_t to;
 
-		if (!ev || k->ts > before || k->ts + ASKED_NS < before)
+		if (!ev || k->ts > before || k->ts + (ev->sig == SIGINT ? INTERRUPTED_NS : ASKED_NS) < before)
 			continue;
 		if (ev->sig != SIGINT && ev->sig != SIGTERM && ev->sig != SIGHUP && ev->sig != SIGQUIT)
 			continue;

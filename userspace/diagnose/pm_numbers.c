@@ -233,9 +233,15 @@ static void host_numbers(struct dl_pmx *x)
 
 /* --- limits of the process --- */
 
-/* What the failing call met is exact; else what the recorder had read. */
+static bool is_half_full(uint64_t have, uint64_t limit)
+{
+	return limit && have >= limit / 2;
+}
+
+/* What the failing call met is exact; else what the recorder had read. The processes have them all. */
 static void limit_numbers(struct dl_pmx *x)
 {
+	const enum dl_death death = x->pm->death;
 	const struct dl_ev_syscall_fail *f = x->fail ? x->fail->ev : NULL;
 	const struct dl_ev_env_proc *e = x->proc == DL_NONE ? NULL : dl_pm_limits_at(x, x->tl->procs.v[x->proc].pid, x->at);
 	const struct dl_ev_env_cgroup *g = dl_pm_cgroup_at(x, x->at, x->oom);
@@ -250,13 +256,15 @@ static void limit_numbers(struct dl_pmx *x)
 		num(x, "pids.count", "processes and threads", f->used, DL_PM_CNT);
 		num(x, "pids.limit", f->of == DL_LIMIT_PIDS ? "limit (pids.max of the cgroup)" : "limit (ulimit -u)", f->limit, DL_PM_CNT);
 	}
-	if (e) {
+	if (e && (death == DL_DEATH_FD_LIMIT || death == DL_DEATH_BATCH_LOST || is_half_full(e->fds, e->fds_limit))) {
 		num(x, "fds.open", "open files of the process", e->fds, DL_PM_CNT);
 		num(x, "fds.limit", "limit (ulimit -n)", e->fds_limit, DL_PM_CNT);
+	}
+	if (e && (death == DL_DEATH_MAP_COUNT_LIMIT || is_half_full(e->maps, e->maps_limit))) {
 		num(x, "maps.count", "memory mappings of the process", e->maps, DL_PM_CNT);
 		num(x, "maps.limit", "limit (vm.max_map_count)", e->maps_limit, DL_PM_CNT);
 	}
-	if (g && x->pm->death == DL_DEATH_PROCESS_LIMIT) {
+	if (g && death == DL_DEATH_PROCESS_LIMIT) {
 		num(x, "pids.count", "processes and threads of the cgroup", g->pids, DL_PM_CNT);
 		num(x, "pids.limit", "limit (pids.max)", g->pids_limit, DL_PM_CNT);
 	}

@@ -255,17 +255,20 @@ static bool was_there(const struct dl_thread *th, uint64_t at)
 	return th->proc != DL_NONE && th->segs.cnt && th->segs.v[0].start <= at && th->end >= at;
 }
 
+/* Process by process, each with its main thread first. */
 void dl_pm_add_threads(struct dl_pmx *x)
 {
 	size_t left_out = 0;
 
-	for (uint32_t i = 1; i < x->tl->threads.cnt; i++) {
-		if (!was_there(&x->tl->threads.v[i], x->at))
-			continue;
-		if (x->pm->threads.cnt >= THREADS_MAX)
-			left_out++;
-		else
-			DL_PM_DO(x, add_thread(x, i));
+	for (uint32_t proc = 0; proc < x->tl->procs.cnt; proc++) {
+		for (uint32_t i = 1; i < x->tl->threads.cnt; i++) {
+			if (x->tl->threads.v[i].proc != proc || !was_there(&x->tl->threads.v[i], x->at))
+				continue;
+			if (x->pm->threads.cnt >= THREADS_MAX)
+				left_out++;
+			else
+				DL_PM_DO(x, add_thread(x, i));
+		}
 	}
 	if (left_out)
 		DL_PM_DO(x, dl_pm_note(x->pm, "%zu more threads are not listed", left_out));
