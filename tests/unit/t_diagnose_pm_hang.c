@@ -79,6 +79,39 @@ TEST(batch_lost_unseen)
 	dl_postmortem_free(pm);
 }
 
+/* Waits in queue.get(timeout=5) until `to`. */
+static void gets(struct synth *s, double from, double to)
+{
+	for (double t = from; t < to; t += 5005) {
+		synth_run(s, 0, TRAINER, TRAINER, AT(t), AT(t + 0.2), SYNTH_SLEEP,
+			  WAIT(NR_FUTEX, .arg0 = 0x9000, .arg1 = FUTEX_COND, .deadline = AT(t + 0.2 + 5000)));
+		if (t + 5005 < to)
+			synth_wake(s, AT(t + 5004.9), 0, 0, TRAINER, TRAINER, -1);
+	}
+}
+
+/* A pin-memory thread and idle workers are nothing while the trainer computes; once it waits, too, they are. */
+TEST(pinned_batches)
+{
+	for (int waits = 0; waits < 2; waits++) {
+		struct synth *s = job_new();
+		struct dl_postmortem *pm;
+
+		synth_task(s, AT(0), PIN, TRAINER, 1, "pt_data_pin", 0, 0);
+		synth_run(s, 1, FEEDER, WORKER, AT(10), AT(11), SYNTH_SLEEP, ON_COND);
+		beats(s, 3, PIN, TRAINER, 40, 16000, RESULT_PIPE, 0);
+		beats(s, 2, WORKER, WORKER, 40, 16000, INDEX_PIPE, DL_SW_QUARTET);
+		if (waits)
+			gets(s, 50, 16000);
+		else
+			synth_run(s, 0, TRAINER, TRAINER, AT(50), AT(15990), SYNTH_RUNNABLE, NULL);
+		synth_mark(s, AT(16000), DL_MARK_STOP, 0, "");
+		pm = explain(s, NULL);
+		CHECK_STR(dl_death_id(pm->death), waits ? "batch-lost" : "none");
+		dl_postmortem_free(pm);
+	}
+}
+
 /* The feeder has ended, its worker has not. */
 TEST(feeder_ended)
 {

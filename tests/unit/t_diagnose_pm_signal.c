@@ -204,6 +204,19 @@ TEST(oom_mark_behind)
 	check_oom(30.05, DL_OOM_MEMCG, "oom-cgroup");
 }
 
+/* The mark is the last thing in the trace. */
+TEST(oom_at_the_end_of_a_trace)
+{
+	struct synth *s = job_running();
+	struct dl_postmortem *pm;
+
+	oom_mark(s, 30, WORKER, DL_OOM_MEMCG, "/job/1");
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "oom-cgroup", "certain");
+	CHECK_EQ(pm->victim.pid, WORKER);
+	dl_postmortem_free(pm);
+}
+
 TEST(oom_of_machine)
 {
 	check_oom(29.9, 0, "oom-host");
@@ -289,6 +302,26 @@ TEST(killed_by_own_trainer)
 	pm = explain(s, NULL);
 	CHECK_DEATH(pm, "killed-by", "certain");
 	CHECK(strstr(pm->text, "the job's own trainer"));
+	dl_postmortem_free(pm);
+}
+
+/* What ended in order was not ended by this: a loader's end, or a helper that was not needed any more. */
+TEST(worker_killed_and_run_in_order)
+{
+	struct synth *s = job_running();
+	struct dl_postmortem *pm;
+
+	signal_from(s, 30, TRAINER, WORKER, SIGKILL, 0, 0);
+	died_of(s, 30.2, WORKER, SIGKILL);
+	exited(s, 40, TRAINER, 0);
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "none", "certain");
+	dl_postmortem_free(pm);
+	s = job_running();
+	exited(s, 30, WORKER, 1);
+	exited(s, 40, TRAINER, 0);
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "none", "certain");
 	dl_postmortem_free(pm);
 }
 

@@ -385,6 +385,24 @@ static void count_workers(const struct dl_pmx *x, struct stall *st)
 	}
 }
 
+/* A pin-memory thread waits for batches also while the trainer computes, and between two epochs. Only when the
+ * trainer waits for it, in queue.get(timeout=5), is a batch wanted. */
+static bool is_wanted(const struct dl_timeline *tl, struct stall *st)
+{
+	const uint32_t main = tl->procs.v[st->trainer].main;
+	const struct dl_wait *w;
+	uint64_t since;
+
+	if (main == st->consumer)
+		return true;
+	if (main == DL_NONE || !dl_pm_blocked_since(tl, main, st->ts, &since, &w))
+		return false;
+	if (dl_sys_class(tl->machine, w->syscall) != DL_SYS_FUTEX || w->deadline < st->ts || dl_is_gil(&tl->procs.v[st->trainer], w->arg0))
+		return false;
+	st->since = since > st->since ? since : st->since;
+	return true;
+}
+
 static bool by_trainer(struct dl_pmx *x, uint32_t trainer, uint64_t ts, bool sure)
 {
 	struct stall st = { .trainer = trainer, .ts = ts, .consumer = dl_pm_consumer(x->tl, trainer) };
@@ -393,7 +411,7 @@ static bool by_trainer(struct dl_pmx *x, uint32_t trainer, uint64_t ts, bool sur
 
 	if (st.consumer == DL_NONE || !dl_pm_blocked_since(x->tl, st.consumer, ts, &st.since, &w))
 		return false;
-	if (!dl_is_batch_wait(x->tl, w) && !dl_is_handover_wait(x->tl, w))
+	if ((!dl_is_batch_wait(x->tl, w) && !dl_is_handover_wait(x->tl, w)) || !is_wanted(x->tl, &st))
 		return false;
 	if (by_stopped_worker(x, trainer, ts))
 		return true;

@@ -60,7 +60,10 @@ static int32_t unseen_signal(const struct dl_timeline *tl, uint32_t proc)
 
 	vec_for_each(&tl->crash, k) {
 		const struct dl_ev_signal *ev = as_signal(k);
+		const struct dl_ev_oom_kill *oom = (const void *)k->ev;
 
+		if (k->ev->kind == DL_EV_OOM_KILL && oom->target_pid == p->pid && dl_pm_proc_at(tl, p->pid, k->ts) == proc)
+			return SIGKILL;
 		if (!ev || ev->target_pid != p->pid || dl_pm_proc_at(tl, p->pid, k->ts) != proc)
 			continue;
 		if (ev->sig == SIGKILL)
@@ -98,6 +101,21 @@ static bool is_side(const struct dl_proc *p, int32_t signr)
 	}
 }
 
+/* How its trainer's loader ends, or did no harm: the trainer went on, and ended in order. */
+static bool is_harmless(const struct dl_timeline *tl, const struct dl_proc *p, const struct dl_pm_dead *d)
+{
+	const struct dl_proc *t = p->trainer == DL_NONE ? NULL : &tl->procs.v[p->trainer];
+
+	if (d->by_own && d->side)
+		return true;
+	if (p->role != DL_ROLE_WORKER)
+		return false;
+	/* A watchdog of its own that kills is a cause; the end of the loader that ends its workers is none. */
+	if (d->by_own && d->signr != SIGKILL)
+		return true;
+	return (d->by_own || !d->signr) && t && t->exited && !t->exit_status;
+}
+
 static int add_death(struct deaths *all, const struct dl_timeline *tl, uint32_t proc)
 {
 	const struct dl_proc *p = &tl->procs.v[proc];
@@ -112,8 +130,7 @@ static int add_death(struct deaths *all, const struct dl_timeline *tl, uint32_t 
 	d.ts = d.sig ? d.sig->h.ts : p->end;
 	d.by_own = by_own(tl, proc, d.sig);
 	d.side = is_side(p, d.signr);
-	/* A watchdog of its own that kills is a cause; the end of the loader that ends its workers is none. */
-	if (d.by_own && (d.side || (p->role == DL_ROLE_WORKER && d.signr != SIGKILL)))
+	if (is_harmless(tl, p, &d))
 		return 0;
 	at = vec_push(all);
 	if (!at)
