@@ -81,6 +81,9 @@ TEST(machine)
 	CHECK_EQ(k.host.swap_total, (uint64_t)si.totalswap * si.mem_unit);
 	CHECK_EQ(k.host.cpus, sysconf(_SC_NPROCESSORS_ONLN));
 	CHECK(k.host.idle_ns > 0);
+	CHECK(k.host.threads >= si.procs / 2 && k.host.threads < k.host.threads_limit);
+	CHECK(k.host.files > 3 && k.host.files < k.host.files_limit);
+	CHECK(k.host.committed > 0 && (!k.host.commit_limit || k.host.commit_limit > 1 << 20));
 	/* A second sample of closed files says nothing, and does not fail. */
 	CHECK_OK(dl_env_host_emit(&h, &k.sink, 10));
 	CHECK_EQ(k.host.mem_total, 0);

@@ -12,10 +12,11 @@
 
 /* --- the machine: ENV_HOST --- */
 
-enum { DL_HOST_FILES = 6 };
+enum { DL_HOST_FILES = 9 };
 
 struct dl_env_host {
 	int fd[DL_HOST_FILES];	/* -1: this kernel has no such file */
+	uint64_t threads_limit;
 };
 
 void dl_env_host_open(struct dl_env_host *h);

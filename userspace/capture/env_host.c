@@ -8,7 +8,7 @@
 #include "capture/env.h"
 #include "capture/proc.h"
 
-enum { MEMINFO, VMSTAT, STAT, PSI_CPU, PSI_MEM, PSI_IO };
+enum { MEMINFO, VMSTAT, STAT, PSI_CPU, PSI_MEM, PSI_IO, LOADAVG, FILE_NR, OVERCOMMIT };
 
 static const char *const files[DL_HOST_FILES] = {
 	[MEMINFO] = "/proc/meminfo",
@@ -17,7 +17,20 @@ static const char *const files[DL_HOST_FILES] = {
 	[PSI_CPU] = "/proc/pressure/cpu",
 	[PSI_MEM] = "/proc/pressure/memory",
 	[PSI_IO] = "/proc/pressure/io",
+	[LOADAVG] = "/proc/loadavg",
+	[FILE_NR] = "/proc/sys/fs/file-nr",
+	[OVERCOMMIT] = "/proc/sys/vm/overcommit_memory",
 };
+
+static uint64_t read_threads_limit(void)
+{
+	uint64_t threads, pids;
+
+	if (!dl_proc_read_u64(AT_FDCWD, "/proc/sys/kernel/threads-max", &threads) ||
+	    !dl_proc_read_u64(AT_FDCWD, "/proc/sys/kernel/pid_max", &pids))
+		return 0;
+	return threads < pids ? threads : pids;
+}
 
 void dl_env_host_open(struct dl_env_host *h)
 {
@@ -31,6 +44,7 @@ void dl_env_host_open(struct dl_env_host *h)
 			h->fd[i] = -1;
 		}
 	}
+	h->threads_limit = read_threads_limit();
 }
 
 void dl_env_host_close(struct dl_env_host *h)
@@ -72,6 +86,33 @@ static uint64_t idle_ns(const char *text)
 	return (field[3] + field[4]) * tick_ns;
 }
 
+static void read_tasks_and_files(const struct dl_env_host *h, struct dl_ev_env_host *ev)
+{
+	char buf[256], *end;
+	const char *slash;
+
+	/* "0.20 0.18 0.12 1/80 11206": threads that run, and all */
+	if (h->fd[LOADAVG] >= 0 && dl_pread_text(h->fd[LOADAVG], buf, sizeof(buf)) > 0) {
+		slash = strchr(buf, '/');
+		ev->threads = slash ? strtoull(slash + 1, NULL, 10) : 0;
+		ev->threads_limit = h->threads_limit;
+	}
+	/* in use, 0 since 2.6, and the limit */
+	if (h->fd[FILE_NR] >= 0 && dl_pread_text(h->fd[FILE_NR], buf, sizeof(buf)) > 0) {
+		ev->files = strtoull(buf, &end, 10);
+		strtoull(end, &end, 10);
+		ev->files_limit = strtoull(end, NULL, 10);
+	}
+}
+
+/* The limit stands in meminfo always, and holds in mode 2 only. */
+static bool commit_is_limited(const struct dl_env_host *h)
+{
+	char buf[16];
+
+	return h->fd[OVERCOMMIT] >= 0 && dl_pread_text(h->fd[OVERCOMMIT], buf, sizeof(buf)) > 0 && buf[0] == '2';
+}
+
 int dl_env_host_emit(const struct dl_env_host *h, struct dl_sink *sink, uint64_t ts)
 {
 	struct dl_ev_env_host ev = DL_EVENT_INIT(env_host, DL_EV_ENV_HOST, ts, 0, 0);
@@ -83,6 +124,8 @@ int dl_env_host_emit(const struct dl_env_host *h, struct dl_sink *sink, uint64_t
 		ev.mem_avail = value(buf, "MemAvailable", 1024);
 		ev.swap_total = value(buf, "SwapTotal", 1024);
 		ev.swap_free = value(buf, "SwapFree", 1024);
+		ev.committed = value(buf, "Committed_AS", 1024);
+		ev.commit_limit = commit_is_limited(h) ? value(buf, "CommitLimit", 1024) : 0;
 	}
 	if (h->fd[VMSTAT] >= 0 && dl_pread_text(h->fd[VMSTAT], buf, sizeof(buf)) > 0) {
 		ev.pswpin = value(buf, "pswpin", 1);
@@ -96,6 +139,7 @@ int dl_env_host_emit(const struct dl_env_host *h, struct dl_sink *sink, uint64_t
 		ev.psi_mem_ns = psi_total(buf);
 	if (h->fd[PSI_IO] >= 0 && dl_pread_text(h->fd[PSI_IO], buf, 256) > 0)
 		ev.psi_io_ns = psi_total(buf);
+	read_tasks_and_files(h, &ev);
 	ev.cpus = cpus > 0 ? (uint32_t)cpus : 0;
 	return sink->emit(sink, &ev.h);
 }
