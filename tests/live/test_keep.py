@@ -7,6 +7,7 @@ line select."""
 
 import glob
 import os
+import random
 import re
 import signal
 import subprocess
@@ -35,6 +36,10 @@ for line in sys.stdin:
     os.waitpid(pid, 0)
     print(pid, flush=True)
 """
+
+
+KILLS = int(os.environ.get("DLBPF_KILLS", "6"))
+SEED = int(os.environ.get("DLBPF_SEED", str(random.SystemRandom().randrange(1 << 30))))
 
 
 class Keeper:
@@ -170,6 +175,7 @@ def fires_cools_and_goes_on(where):
         check(str(victim) in fired[0]["text"], f"the victim {victim} is not named: {fired[0]['text']}")
         check(any(e["pid"] == victim for e in dlbpf.dump(first, "exit")), "its exit is missing")
         check(dlbpf.info(first)["trace"]["complete"], "it is not whole")
+        check(str(victim) in marks(first, "stop")[0]["text"], f"its end does not say why it was saved: {marks(first, 'stop')}")
         after = max(s["ts"] for s in dlbpf.dump(first, "env_host")) - fired[0]["ts"]
         check(3e9 < after < 8e9, f"{after / 1e9:.1f} s of what followed")
         say(p, "segv")  # 5 s and a bit after the first
@@ -269,6 +275,42 @@ def recorder_killed(where):
     equal({roles.get(w) for w in alive}, {"worker"}, "the roles of the workers")
 
 
+def killed_at_random(where):
+    """While segments come and go; the target is killed at the same instant. A failure names the seed."""
+    rnd = random.Random(SEED)
+    for n in range(KILLS):
+        with dlbpf.scratch() as here, program(train("--workers", "1", "--seconds", "60")) as p:
+            pid = started(p)
+            k = Keeper(here, pid, keep="2s")
+            try:
+                time.sleep(rnd.uniform(2, 5))
+                killed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+                for victim in [k.p.pid, pid, *children(pid)]:
+                    os.kill(victim, signal.SIGKILL)
+                k.p.wait()
+            finally:
+                k.close()
+            late = killed - max(e["ts"] for e in dlbpf.dump(k.trace, "switch"))
+            check(late < 2_500_000_000, f"kill {n} of DLBPF_SEED={SEED}: the last {late / 1e6:.0f} ms are missing")
+            roles = {q["role"] for q in dlbpf.report(k.trace)["processes"]}
+            check("worker" in roles, f"kill {n} of DLBPF_SEED={SEED}: the roles are {roles}")
+
+
+def gaps(where):
+    """Each batch takes 8 s: the trainer stands still, its worker sleeps."""
+    with program(train("--data", "sleep", "--sample-ms", "8000", "--batch", "1", "--workers", "1", "--seconds", "60")) as p:
+        pid = started(p)
+        k = Keeper(where, pid, "--trigger", "gap=4s")
+        try:
+            dlbpf.wait_until(lambda: k.saved("gap") and "saved " in k.stderr(), 40, f"saved trace: {k.stderr()}")
+            k.end()
+        finally:
+            k.close()
+    fired = marks(k.saved("gap")[0], "trigger")
+    check(fired and fired[0]["value"] == 4, f"what fired: {fired}")
+    check(f"the trainer {pid} " in fired[0]["text"] and "1 worker lives" in fired[0]["text"], f"its text is {fired[0]['text']}")
+
+
 def stalls(where):
     """Nobody does anything: that is told once, until somebody does."""
     p, k = nursery(where, "--trigger", "stall=3s", "--cooldown", "1s")
@@ -337,7 +379,7 @@ def command_that_fails(where):
 
 
 CASES = [worker_killed, stacks_have_names, fires_cools_and_goes_on, asked_by_signal, size_is_kept, recorder_killed,
-         stalls, saved_before_it_dies, command_that_fails]
+         killed_at_random, gaps, stalls, saved_before_it_dies, command_that_fails]
 
 
 def main():

@@ -178,7 +178,7 @@ int dl_rec_keep_write(struct dl_recorder *r, const struct dl_hdr *ev)
 
 int dl_rec_keep_asked(struct dl_recorder *r)
 {
-	struct dl_fired f = { .what = DL_TRIGGER_SIGNAL, .text = "asked for by SIGUSR1" };
+	struct dl_fired f = { .what = DL_TRIGGER_SIGNAL, .text = "it was asked for by SIGUSR1" };
 
 	return r->keep && r->keep->triggers.on[DL_TRIGGER_SIGNAL] ? fire(r, &f) : 0;
 }
@@ -238,11 +238,13 @@ static void begin_saving(struct dl_recorder *r)
 {
 	struct dl_rec_keep *rk = r->keep;
 	const size_t old = too_many(r, rk, rk->due.what);
+	char stop[sizeof(rk->due.text) + 64];
 	struct dl_keep_out out = { .fd = -1, .remove = old == SIZE_MAX ? NULL : rk->saved.v[old].path,
-				   .stop = "saved by a trigger; the recording goes on" };
+				   .stop = stop };
 	char text[512];
 	pid_t pid;
 
+	snprintf(stop, sizeof(stop), "saved since %s; the recording goes on", rk->due.text);
 	rk->due_ts = 0;
 	rk->saving = (struct saved){ dl_keep_name(r->o->path, rk->due_wall, dl_trigger_name(rk->due.what)), rk->due.what };
 	out.path = rk->saving.path;
