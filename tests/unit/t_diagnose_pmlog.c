@@ -55,7 +55,7 @@ static const struct {
 	uint32_t pid;
 } lines[] = {
 	/* torch 1.0 to 1.9, no error codes */
-	{ "RuntimeError: unable to write to file </torch_4242_1790093847>", DL_DEATH_SHM_FULL, D(SHM_FULL), 0 },
+	{ "RuntimeError: unable to write to file </torch_4242_1790093847>", DL_DEATH_SHM_FULL, D(SHM_FULL), 4242 },
 	{ "RuntimeError: unable to open shared memory object </torch_91_77> in read-write mode", DL_DEATH_UNEXPLAINED,
 	  D(FD_LIMIT) | D(SHM_UNLINKED) | D(SHM_FULL), 0 },
 	{ "RuntimeError: $ Torch: not enough memory: you tried to allocate 61GB. Buy new RAM! at th/THGeneral.cpp:201",
@@ -65,9 +65,9 @@ static const struct {
 	  D(WORKER_EXIT) | D(WORKER_EXCEPTION), 815 },
 	/* 1.10 to 2.9 */
 	{ "RuntimeError: unable to write to file </torch_31_16_17>: No space left on device (28)", DL_DEATH_SHM_FULL,
-	  D(SHM_FULL), 0 },
+	  D(SHM_FULL), 31 },
 	{ "RuntimeError: unable to resize file </torch_31_16_17> to the right size: No space left on device (28)",
-	  DL_DEATH_SHM_FULL, D(SHM_FULL), 0 },
+	  DL_DEATH_SHM_FULL, D(SHM_FULL), 31 },
 	{ "RuntimeError: unable to open shared memory object </torch_5_6_7> in read-write mode: Too many open files (24)",
 	  DL_DEATH_FD_LIMIT, D(FD_LIMIT), 0 },
 	{ "RuntimeError: unable to open shared memory object </torch_5_6_7> in read-write mode: No such file or directory (2)",
@@ -95,7 +95,7 @@ static const struct {
 	{ "_pickle.UnpicklingError: pickle data was truncated", DL_DEATH_UNEXPLAINED, 0, 0 },
 	/* 2.10 and later */
 	{ "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left on device (28)",
-	  DL_DEATH_SHM_FULL, D(SHM_FULL), 0 },
+	  DL_DEATH_SHM_FULL, D(SHM_FULL), 1 },
 	/* the GPU's memory is none of the machine's */
 	{ "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 23.68 GiB total capacity;",
 	  DL_DEATH_TRAINER_EXIT, D(TRAINER_EXIT) | D(WORKER_EXCEPTION), 0 },
@@ -268,7 +268,7 @@ TEST(an_exception_of_a_worker_is_told_with_its_text)
 
 	CHECK_EQ(pm->claims.cnt, 1);
 	CHECK(strstr(pm->claims.v->tells, "worker number 3"));
-	CHECK(strstr(pm->claims.v->tells, "KeyError: 'caption_0042'"));
+	CHECK(strstr(pm->claims.v->tells, "exception: KeyError: 'caption_0042'"));
 	CHECK_EQ(fit_of(pm).likely, DL_DEATH_WORKER_EXCEPTION);
 }
 
@@ -471,5 +471,31 @@ TEST(table_is_well_formed)
 		for (size_t j = 0; j < i; j++)
 			if (!strcmp(rule->id, dl_log_rules[j].id))
 				test_fail(__FILE__, __LINE__, "%s twice", rule->id);
+	}
+}
+
+/* Texts of the table with bytes changed, cut and repeated: whatever is made of them, it is text. */
+TEST(mutated_outputs)
+{
+	uint64_t seed = 1;
+
+	for (int i = 0; i < 3000; i++) {
+		const struct pmlog_sample *s = &pmlog_samples[i % (int)ARRAY_SIZE(pmlog_samples)];
+		const size_t len = strlen(s->text);
+		_cleanup_free_ char *text = malloc(len);
+		_cleanup_pm_ struct dl_postmortem *pm = NULL;
+
+		CHECK(text);
+		memcpy(text, s->text, len);
+		for (int j = 0; j < 1 + i % 13; j++) {
+			seed = seed * 6364136223846793005 + 1442695040888963407;
+			text[(seed >> 33) % len] = (char)(seed >> 20);
+		}
+		pm = read_log(text, len - (seed >> 40) % 40 % len);
+		pm->death = (enum dl_death)(i % DL_DEATH_CNT);
+		CHECK_OK(dl_pm_judge_claims(pm));
+		fit_of(pm);
+		vec_for_each(&pm->claims, c)
+			CHECK(c->line && c->tells && strlen(c->line) <= 1024);
 	}
 }

@@ -432,3 +432,22 @@ TEST(the_running_kernels_own)
 		SKIP("%s", d.msg);
 	CHECK(k.live && k.lines);
 }
+
+TEST(mutated_reports)
+{
+	uint64_t seed = 1;
+
+	for (int i = 0; i < 3000; i++) {
+		_cleanup_klog_ struct dl_klog k = {};
+		_cleanup_free_ char *text = strdup(oom_v2);
+
+		CHECK(text);
+		for (int j = 0; j < 1 + i % 13; j++) {
+			seed = seed * 6364136223846793005 + 1442695040888963407;
+			text[(seed >> 33) % (sizeof(oom_v2) - 1)] = (char)(seed >> 20 | 1);
+		}
+		feed(&k, text);
+		vec_for_each(&k.events, ev)
+			CHECK(ev->text && strlen(ev->comm) < sizeof(ev->comm) && ev->kind < DL_KLOG_KIND_CNT);
+	}
+}

@@ -445,6 +445,8 @@ TEST(an_object_without_memory)
 	CHECK_DEATH(pm, SHM_FULL, LIKELY);
 	CHECK(told(pm, "8.00 MiB in all, and not one block", DL_PM_SHM));
 	CHECK(told(pm, "2 objects of PyTorch in /dev/shm have a dead owner", DL_PM_SHM));
+	CHECK_EQ(number(pm, "batch.bytes"), 8 * MIB);
+	CHECK_EQ(pm->victim.nspid, 4712);
 	CHECK(number(pm, "shm.leftover") >= 2 * MIB && number(pm, "shm.leftover") < 3 * MIB);
 	/* By itself, and beside a bus error: it says which of them. */
 	pm2 = ASK(.pid = 0);

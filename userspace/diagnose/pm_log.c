@@ -208,7 +208,8 @@ static int add_claim(struct dl_postmortem *pm, const struct kept *k)
 	struct dl_pm_claim claim = { .line = k->line, .suggests = k->hit.suggests, .pid = k->hit.pid };
 	int err = dl_log_explain(&k->hit, &tells, &not_tells);
 
-	if (!err && k->raised && asprintf(&more, "%s: %s", tells, k->raised) < 0) {
+	if (!err && k->hit.rule->kind == DL_LOG_RAISED &&
+	    asprintf(&more, "%s: %s", tells, k->raised ? k->raised : k->hit.word) < 0) {
 		more = NULL;
 		err = -ENOMEM;
 	}

@@ -209,7 +209,8 @@ static int add_numbers(struct dl_left *l, const struct dl_left_group *g)
 	uint64_t have;
 	int err = 0;
 
-	if (!g || dl_pm_get(l->pm, "cgroup.limit", &have))	/* the kernel log's are of the time of death */
+	/* The kernel log's are of the time of death; the caller's own may be of another run. */
+	if (!g || l->own_groups || dl_pm_get(l->pm, "cgroup.limit", &have))
 		return 0;
 	err = dl_left_number(l, "cgroup.limit", "memory limit of the control group", g->limit, DL_PM_BYTES, DL_PM_CGROUP);
 	if (!err)
@@ -251,9 +252,9 @@ int dl_left_judge_groups(struct dl_left *l)
 	vec_for_each(&l->groups, g) {
 		if (!err)
 			err = tell_group(l, g);
-		if (!err && g == l->groups.v && g->pids_limit)
+		if (!err && g == l->groups.v && g->pids_limit && !l->own_groups)
 			err = dl_left_number(l, "pids.count", "processes and threads, now", g->pids, DL_PM_CNT, DL_PM_CGROUP);
-		if (!err && g == l->groups.v && g->pids_limit)
+		if (!err && g == l->groups.v && g->pids_limit && !l->own_groups)
 			err = dl_left_number(l, "pids.limit", "limit of them", g->pids_limit, DL_PM_CNT, DL_PM_CGROUP);
 	}
 	if (!err)

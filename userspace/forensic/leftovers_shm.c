@@ -170,9 +170,9 @@ static int tell_objects(struct dl_left *l)
 
 	if (s->dead_cnt)
 		err = dl_pm_fact(l->pm, NULL, 0, DL_PM_SHM, false,
-				 "%" PRIu64 " object%s of PyTorch in /dev/shm ha%s a dead owner and still hold%s %s: nobody will remove "
-				 "%s", s->dead_cnt, s->dead_cnt == 1 ? "" : "s", s->dead_cnt == 1 ? "s" : "ve",
-				 s->dead_cnt == 1 ? "s" : "", dl_fmt_bytes(a, sizeof(a), s->dead_bytes),
+				 "%" PRIu64 " object%s of PyTorch in /dev/shm ha%s a dead owner and hold%s %s: nobody will remove %s",
+				 s->dead_cnt, s->dead_cnt == 1 ? "" : "s", s->dead_cnt == 1 ? "s" : "ve", s->dead_cnt == 1 ? "s" : "",
+				 s->dead_bytes ? dl_fmt_bytes(a, sizeof(a), s->dead_bytes) : "no memory",
 				 s->dead_cnt == 1 ? "it" : "them");
 	if (!err && s->dead_bytes)
 		err = dl_left_number(l, "shm.leftover", "held in /dev/shm by the dead", s->dead_bytes, DL_PM_BYTES, DL_PM_SHM);
@@ -196,8 +196,11 @@ static int hollow_verdict(struct dl_left *l)
 
 	if (err)
 		return err;
-	if (l->pm->facts.cnt)
-		vec_last(&l->pm->facts)->wall_ns = (int64_t)s->hollow_wall_ns;
+	vec_last(&l->pm->facts)->wall_ns = (int64_t)s->hollow_wall_ns;
+	err = dl_pm_estimate(l->pm, "batch.bytes", "a batch, or its largest tensor", s->hollow_want / s->hollow_cnt, DL_PM_BYTES, DL_PM_SHM,
+			     "mean size of %" PRIu64 " object%s that got no memory", s->hollow_cnt, s->hollow_cnt == 1 ? "" : "s");
+	if (err)
+		return err;
 	/* Somebody who lives and waits: that is for leftovers_hang.c. */
 	if (dl_left_lives(l) || !dl_left_allows(l, DL_DEATH_SHM_FULL))
 		return 0;
