@@ -66,6 +66,14 @@ class D(d.Dataset):
 for b in d.DataLoader(D(), 8, num_workers=2): pass
 """
 
+LATE = """
+import ctypes, sys, time
+time.sleep(3)
+lib = ctypes.CDLL(sys.argv[1])
+time.sleep(2.5)
+getattr(lib, "planted_" + sys.argv[2])(8)
+"""
+
 SECRET = "a secret of the training 9f1c"
 
 
@@ -93,11 +101,11 @@ def frames_of(trace, crash):
     return result
 
 
-def die(where, how, sig):
+def die(where, how, sig, script_text=SCRIPT):
     lib = library(where)
     script = os.path.join(where, "train.py")
     with open(script, "w") as f:
-        f.write(SCRIPT)
+        f.write(script_text)
     trace = os.path.join(where, "trace.dlbpf")
     rec = dlbpf.record([dlbpf.PYTHON, "-B", script, lib, how], trace, rc=None)
     check(rec.rc != 0, "the training went on")
@@ -135,6 +143,13 @@ def segfault(where):
     check(SECRET not in p.stdout, "memory of the process is in the file")
 
 
+def trainer_loads_late(where):
+    """A library that nobody saw run before the trainer, which has no handlers, dies in it at once."""
+    _, frames = die(where, "segfault", signal.SIGSEGV, LATE)
+    equal(is_in(frames, "planted_write"), 0, f"the innermost frame ({frames})")
+    goes_on_to_python(frames)
+
+
 def abort(where):
     _, frames = die(where, "abort", signal.SIGABRT)
     check(("abort", frames[0][1]) in frames and frames[0][1].startswith("libc"), f"abort() of the C library: {frames}")
@@ -150,7 +165,7 @@ def division(where):
     equal(is_in(frames, "planted_divide"), 0, f"the innermost frame ({frames})")
 
 
-CASES = [segfault, abort, division]
+CASES = [segfault, abort, division, trainer_loads_late]
 
 
 def main():

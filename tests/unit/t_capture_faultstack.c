@@ -22,7 +22,7 @@ static int truth_cnt;
 static _Unwind_Reason_Code add_truth(struct _Unwind_Context *ctx, void *arg)
 {
 	(void)arg;
-	if (truth_cnt == DL_FAULT_FRAMES_MAX)
+	if (truth_cnt == DL_FAULT_FRAMES_MAX || !_Unwind_GetIP(ctx))
 		return _URC_END_OF_STACK;
 	truth[truth_cnt++] = _Unwind_GetIP(ctx);
 	return _URC_NO_REASON;

@@ -140,7 +140,7 @@ static size_t stack_cut;	/* bytes of it that are there; 0 all */
 static _Unwind_Reason_Code add_truth(struct _Unwind_Context *ctx, void *arg)
 {
 	(void)arg;
-	if (truth_cnt == FRAMES)
+	if (truth_cnt == FRAMES || !_Unwind_GetIP(ctx))
 		return _URC_END_OF_STACK;
 	truth[truth_cnt++] = _Unwind_GetIP(ctx);
 	return _URC_NO_REASON;
@@ -245,8 +245,8 @@ TEST(stack_that_is_cut)
 {
 	find_objects();
 	limit_stack();
-	stack_cut = 2048;
-	down(20);
+	stack_cut = 4096;
+	down(40);
 	CHECK_EQ(frame_end, DL_STACK_MEMORY);
 	CHECK(frame_cnt > 3 && (int)frame_cnt < truth_cnt);
 	for (size_t i = 1; i < frame_cnt; i++)

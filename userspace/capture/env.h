@@ -38,8 +38,11 @@ struct dl_env_proc {
 	uint64_t maps;
 	uint64_t limits_hash;	/* of the last PROC_LIMITS; 0 none yet */
 	uint64_t libs;		/* bytes of libraries' code that it has mapped; 0 unknown yet */
-	bool more_libs;		/* they have changed since the sample before */
+	bool more_libs;		/* they have changed since the look before */
 };
+
+/* Looks at them, and sets both. */
+void dl_env_look_libs(struct dl_env_proc *p, uint64_t libs);
 
 /* -ESRCH when the process is gone. at_once: count mappings now. */
 int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, uint32_t pid,

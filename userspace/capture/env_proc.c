@@ -93,6 +93,12 @@ static void count_maps(struct dl_env_proc *p, uint64_t ts, int proc_fd, uint64_t
 	p->next_maps_ts = ts + p->maps_period_ns;
 }
 
+void dl_env_look_libs(struct dl_env_proc *p, uint64_t libs)
+{
+	p->more_libs = libs != p->libs;
+	p->libs = libs;
+}
+
 int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, uint32_t pid,
 		     int proc_fd, uint64_t maps_limit, bool at_once)
 {
@@ -104,8 +110,7 @@ int dl_env_proc_emit(struct dl_env_proc *p, struct dl_sink *sink, uint64_t ts, u
 	err = dl_proc_status(proc_fd, 0, &st);
 	if (err || !has_memory(&st))
 		return -ESRCH;
-	p->more_libs = p->libs && st.libs != p->libs;
-	p->libs = st.libs;
+	dl_env_look_libs(p, st.libs);
 	if (at_once || ts >= p->next_maps_ts)
 		count_maps(p, ts, proc_fd, maps_limit);
 	ev.maps = p->maps;

@@ -178,8 +178,9 @@ static int sample_procs(struct dl_recorder *r, uint64_t ts, bool whole, uint32_t
 		err = p->pid == but_pid ? 0 : sample_proc(r, p, ts, whole);
 		if (err)
 			return err;
-		/* A library that is loaded late may be where it crashes, before any sample hits it. */
-		if (!err && p->env.more_libs && r->sym)
+		/* A library that is loaded late may be where it crashes, before any sample hits it. A forked process
+		 * is looked at soon. */
+		if (!err && p->env.more_libs && r->sym && (p->execed || p->looks > 1))
 			dl_symbols_scan(r->sym, p->pid, p->fd);
 	}
 	return 0;

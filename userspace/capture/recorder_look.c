@@ -84,8 +84,8 @@ int dl_rec_add_tree(struct dl_recorder *r, uint32_t root, struct dl_diag *d)
 
 /*
  * Mappings are dear to read. A forked process has its parent's, which names can be found by; its own
- * are read once, when it has lived for a while. After an exec they are read twice, and again when
- * samples hit code that is not known.
+ * are read once, when it has lived for a while. After an exec they are read twice; and all are again when
+ * samples hit code that is not known, or when more code has been mapped.
  */
 static bool wants_mappings(const struct dl_tree_proc *p)
 {
@@ -137,6 +137,22 @@ int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
 
 /* --- events ------------------------------------------------------------------------------------ */
 
+/* A child begins with its parent's mappings, and may die before anybody looks at its own: so the parent's are to be
+ * known by then. At most so often: there are programs that do little but fork. */
+static void look_before_fork(struct dl_recorder *r, uint32_t parent)
+{
+	struct dl_tree_proc *p = dl_tree_find(&r->tree, parent);
+	const uint64_t now = dl_now_ns();
+	struct dl_status st;
+
+	if (!p || now - p->fork_ts < LOOK_AGAIN_NS || dl_proc_status(p->fd, 0, &st))
+		return;
+	p->fork_ts = now;
+	dl_env_look_libs(&p->env, st.libs);
+	if (p->env.more_libs)
+		dl_symbols_scan(r->sym, p->pid, p->fd);
+}
+
 static int fork_seen(struct dl_recorder *r, const struct dl_ev_fork *ev)
 {
 	if (ev->child_pid == ev->child_tid) {
@@ -145,8 +161,10 @@ static int fork_seen(struct dl_recorder *r, const struct dl_ev_fork *ev)
 		r->tree.procs_seen++;
 		if (!dl_rec_add_proc(r, ev->child_pid, ev->h.pid, false))
 			return 0;
-		if (r->sym)
+		if (r->sym) {
+			look_before_fork(r, ev->h.pid);
 			dl_symbols_fork(r->sym, ev->h.pid, ev->child_pid);
+		}
 		dl_tree_look_later(&r->tree, ev->child_pid, 0, ev->h.ts);
 	} else {
 		dl_tree_look_later(&r->tree, ev->child_pid, ev->child_tid, ev->h.ts);

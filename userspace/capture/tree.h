@@ -27,6 +27,7 @@ struct dl_tree_proc {
 	bool injected;		/* or refused: not to be tried again */
 	uint8_t looks;		/* so far, since it was forked or began its program */
 	uint64_t look_ts;	/* of the last one */
+	uint64_t fork_ts;	/* of the last look before a fork */
 	uint64_t next_gpu_ts;	/* when to look for a collector again */
 	uint32_t gpu_looks;
 	struct dl_env_proc env;
