@@ -608,6 +608,16 @@ TEST(data)
 	CHECK_HAS(line_of("data-rate")->text, "90 %");
 	f.data.cached = 0.1;
 	CHECK_STATE("data-rate", DL_CK_OK);
+	/* Of small files, the time of each. */
+	f.data.read_bytes = 20 * MIB;
+	f.data.file_cnt = 200;
+	CHECK_STATE("data-rate", DL_CK_WARNING);
+	CHECK_HAS(line_of("data-rate")->text, "5 ms a file");
+	f.data.file_cnt = 400;
+	CHECK_STATE("data-rate", DL_CK_OK);
+	f.data.read_bytes = 2 * MIB;
+	f.data.file_cnt = 20;
+	CHECK_STATE("data-rate", DL_CK_PROBLEM);
 	f.data.timed_out = true;
 	CHECK_STATE("data-file-system", DL_CK_PROBLEM);
 	CHECK(!line_of("data-rate"));
@@ -630,8 +640,14 @@ TEST(data_on_a_slow_kind_of_disk)
 				      .class = DL_CK_FS_LOCAL };
 	CHECK_STATE("data-file-system", DL_CK_OK);
 	CHECK_STATE("data-rate", DL_CK_UNKNOWN);
+	/* Virtual disks say so too: the time of a read decides. */
 	f.data.rotational = true;
+	CHECK_STATE("data-file-system", DL_CK_OK);
+	f.data.seek_ns = 200000;
+	CHECK_STATE("data-file-system", DL_CK_OK);
+	f.data.seek_ns = 8000000;
 	CHECK_STATE("data-file-system", DL_CK_WARNING);
+	CHECK_HAS(line_of("data-file-system")->text, "8.0 ms");
 	f.data.class = DL_CK_FS_FUSE;
 	CHECK_STATE("data-file-system", DL_CK_WARNING);
 	f.data.class = DL_CK_FS_MEMORY;

@@ -126,6 +126,7 @@ struct dl_ck_data {
 	enum dl_ck_fs_class class;
 	bool rotational;
 	uint64_t read_bytes, read_ns, file_cnt;	/* read_bytes 0: not measured */
+	uint64_t seek_ns;		/* of a small read anywhere in a large file, the median; 0 unknown */
 	bool direct;			/* past the page cache */
 	double cached;			/* share that was in it before; -1 unknown */
 };

@@ -28,6 +28,9 @@ enum {
 	ENTRIES_MAX = 2000,		/* looked at in search of them */
 	DEPTH_MAX = 4,
 	BLOCK = 1 << 20,		/* of a read; a multiple of all alignments of O_DIRECT */
+	SEEKS = 9,			/* small reads of a large file, */
+	SEEK_SZ = 4096,
+	SEEK_FILE = 16 << 20,		/* which is as large as this */
 };
 
 #define READ_NS 1000000000ULL		/* for so long, */
@@ -176,6 +179,32 @@ static int read_files(struct rate *r, int root_fd, const struct files *files)
 	return err;
 }
 
+/* The median time of small reads here and there in the first large file, past the page cache. */
+static uint64_t measure_seeks(int root_fd, const struct files *files, void *buf)
+{
+	uint64_t ns[SEEKS];
+	struct stat st;
+
+	vec_for_each(&files->paths, it) {
+		_cleanup_close_ int fd = open_file(root_fd, *it, O_DIRECT);
+		uint64_t at = 1;
+
+		if (fd < 0 || fstat(fd, &st) || st.st_size < SEEK_FILE)
+			continue;
+		for (size_t i = 0; i < SEEKS; i++) {
+			const uint64_t before = dl_now_ns();
+
+			at = at * 6364136223846793005ULL + 1442695040888963407ULL;
+			if (pread(fd, buf, SEEK_SZ, (off_t)((at >> 20) % ((uint64_t)st.st_size / SEEK_SZ) * SEEK_SZ)) < 0)
+				return 0;
+			ns[i] = dl_now_ns() - before;
+		}
+		dl_vec_sort(ns, SEEKS, sizeof(ns[0]));
+		return ns[SEEKS / 2];
+	}
+	return 0;
+}
+
 static void measure(struct dl_ck_data *data, int root_fd, const struct files *files)
 {
 	struct rate r = { .direct = true };
@@ -188,6 +217,8 @@ static void measure(struct dl_ck_data *data, int root_fd, const struct files *fi
 		r = (struct rate){ .buf = r.buf };
 		err = read_files(&r, root_fd, files);
 	}
+	if (!err && r.direct)
+		data->seek_ns = measure_seeks(root_fd, files, r.buf);
 	free(r.buf);
 	if (err || !r.bytes) {
 		snprintf(data->why, sizeof(data->why), "%s", err ? strerror(-err) : "no file with anything in it");

@@ -4,6 +4,10 @@
 
 #include "check/judge.h"
 
+#define SEEK_NS 3000000		/* an SSD takes a tenth of a millisecond, a disk that turns eight */
+#define FILE_NS 5000000.0	/* for a small file */
+#define SMALL (256 << 10)	/* bytes of one */
+
 void ck_judge_data_fs(const struct dl_ck_facts *f, struct dl_ck_line *l)
 {
 	const struct dl_ck_data *d = &f->data;
@@ -47,11 +51,30 @@ void ck_judge_data_fs(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		ck_add(l, ", of which nothing is known here");
 		break;
 	}
-	if (!d->rotational || d->class != DL_CK_FS_LOCAL)
+	/* Virtual disks say that they turn; so the time of a small read decides, where it is known. */
+	if (!d->rotational || d->class != DL_CK_FS_LOCAL || (d->seek_ns && d->seek_ns < SEEK_NS))
+		return;
+	ck_add(l, ", on a disk that turns, or says so");
+	if (!d->seek_ns)
 		return;
 	l->state = DL_CK_WARNING;
-	ck_add(l, ", on a disk that turns (or says so): random reads of many workers make it seek");
+	ck_num(l, "seek_s", (double)d->seek_ns / 1e9);
+	ck_add(l, ": a small read anywhere takes %.1f ms, and many workers read everywhere", (double)d->seek_ns / 1e6);
 	ck_fix(l, "use an SSD, or read large files in sequence");
+}
+
+/* Of many small files the time of one counts, not the bytes. */
+static void judge_small(const struct dl_ck_data *d, struct dl_ck_line *l)
+{
+	const double each = (double)d->read_ns / (double)d->file_cnt;
+
+	ck_num(l, "file_s", each / 1e9);
+	ck_add(l, "; %.2g ms a file", each / 1e6);
+	if (each < FILE_NS)
+		return;
+	l->state = each < 5 * FILE_NS ? DL_CK_WARNING : DL_CK_PROBLEM;
+	ck_add(l, ": a worker waits %.2g s for the files of a batch of 64", 64 * each / 1e9);
+	ck_fix(l, "pack the data into few large files (tar shards, Arrow, LMDB), or copy them to a faster disk");
 }
 
 void ck_judge_data_rate(const struct dl_ck_facts *f, struct dl_ck_line *l)
@@ -91,9 +114,13 @@ void ck_judge_data_rate(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		ck_add(l, ": too little to judge by");
 		return;
 	}
+	if (d->read_bytes / d->file_cnt < SMALL) {
+		judge_small(d, l);
+		return;
+	}
 	if (rate >= 100e6)
 		return;
 	l->state = rate < 10e6 ? DL_CK_PROBLEM : DL_CK_WARNING;
-	ck_add(l, ": slow; a batch of 256 JPEG files of 110 KiB would take one reader %.1f s", 256 * 110 * 1024 / rate);
+	ck_add(l, ": slow; 1 GiB takes one reader %.0f s", (double)(1 << 30) / rate);
 	ck_fix(l, "copy the data to a faster disk, read in larger pieces, use more workers while the disk is not yet busy");
 }
