@@ -210,6 +210,22 @@ def interrupted(where):
     dlbpf.wait_until(lambda: all(dlbpf.ended(pid) for pid in tree), 5, "end of the command")
 
 
+def others_are_left_alone(where):
+    """A child that dlbpf had before: a shell's job in the background, and what that starts. It is not ended."""
+    script = "sh -c 'sleep 3; sleep 77; true' > /dev/null & echo $!; exec \"$@\""
+    p = subprocess.Popen(["sh", "-c", script, "-", dlbpf.DLBPF, "check", "--json", "--seconds", "5", "--", "sleep", "88"],
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    other = int(p.stdout.readline())
+    out, _ = p.communicate(timeout=60)
+    try:
+        check(not dlbpf.ended(other), "a process that dlbpf did not start was ended")
+        check(len(tree_of(other)) == 2, f"its child was ended: {tree_of(other)}")
+    finally:
+        for pid in reversed(tree_of(other)):
+            os.kill(pid, signal.SIGKILL)
+    json.loads(out)
+
+
 def as_anybody(where):
     """Without root: what cannot be seen is unknown, and nothing fails."""
     need(os.geteuid() == 0, "needs root to become somebody else")
@@ -218,6 +234,11 @@ def as_anybody(where):
     r = json.loads(p.stdout)
     equal(line(r, "trace")["state"], "unknown", "whether dlbpf can record")
     check("root" in line(r, "trace")["text"], line(r, "trace")["text"])
+    os.chmod(where, 0o777)
+    r = check_json("--", *train("--data", "tensor", "--seconds", "100", "--data-dir", where), user=65534, group=65534,
+                   extra_groups=[])
+    equal(r["target"]["workers"], WORKERS, f"the workers of one's own command ({r['stderr'][-300:]})")
+    equal(r["target"]["batch_bytes"], BATCH_BYTES, "bytes of a batch")
     with Running(train("--data", "small", "--seconds", "60")) as job:
         p = subprocess.run([dlbpf.DLBPF, "check", "--json", "-p", str(job.pid)], stdin=subprocess.DEVNULL,
                            capture_output=True, text=True, timeout=60, user=65534, group=65534, extra_groups=[])
@@ -255,7 +276,8 @@ def refused(where):
     equal(p.stdout, "", "standard output")
 
 
-TESTS = [needed_is_enough, running_job, nothing_is_left, nothing_is_left_of_a_forkserver, worker_for_trainer, shared_by_name, interrupted, as_anybody, quota, refused]
+TESTS = [needed_is_enough, running_job, nothing_is_left, nothing_is_left_of_a_forkserver, worker_for_trainer,
+         shared_by_name, interrupted, others_are_left_alone, as_anybody, quota, refused]
 
 
 def main():

@@ -23,6 +23,10 @@ int ck_command_start(struct ck_command *c, char **argv, const struct dl_invoker 
 	struct dl_spawn s = DL_SPAWN_NONE;
 	int err;
 
+	/* dlbpf may have children already: a shell that became it had jobs in the background. */
+	if (ck_family_look(c->fam))
+		return dl_oom(d);
+	ck_family_disown(c->fam);
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 		return dl_fail_errno(d, -errno, "cannot see to the end of %s", argv[0]);
 	fflush(NULL);
@@ -61,7 +65,7 @@ void ck_command_poll(struct ck_command *c)
 		note_end(c, c->pid, status);
 }
 
-/* Nothing of it is left: dlbpf has no other children now. */
+/* Nothing of it is left. Without memory that cannot be said. */
 static bool all_gone(struct ck_command *c)
 {
 	int status;
@@ -69,14 +73,14 @@ static bool all_gone(struct ck_command *c)
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
 		note_end(c, pid, status);
-	return pid < 0 && errno == ECHILD;
+	return !ck_family_look(c->fam) && !ck_family_alive(c->fam);
 }
 
 /* By the descriptor of /proc/PID, which cannot be another process's: 3eb39f47934f, 5.1. */
 static void send_signal(const struct ck_family *fam, int sig, bool workers)
 {
 	vec_for_each(&fam->v, it) {
-		if (it->gone || (it->worker && !workers))
+		if (it->gone || it->foreign || (it->worker && !workers))
 			continue;
 		if (syscall(SYS_pidfd_send_signal, it->fd, sig, NULL, 0) && errno != ESRCH)
 			kill((pid_t)it->pid, sig);	/* a sandbox does not know that call */
@@ -90,18 +94,14 @@ void ck_command_end(struct ck_command *c)
 		{ SIGTERM, true },
 		{ SIGKILL, true },
 	};
-	struct ck_family fam = { .root = (uint32_t)getpid() };
 
 	if (!c->pid)
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && !all_gone(c); i++) {
 		const uint64_t until = dl_now_ns() + GRACE_NS;
 
-		if (ck_family_look(&fam))
-			break;
-		send_signal(&fam, steps[i].sig, steps[i].workers);
+		send_signal(c->fam, steps[i].sig, steps[i].workers);
 		while (!all_gone(c) && dl_now_ns() < until)
 			usleep(20000);
 	}
-	ck_family_fini(&fam);
 }

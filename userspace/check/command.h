@@ -13,7 +13,10 @@
 
 struct dl_invoker;
 
+struct ck_family;
+
 struct ck_command {
+	struct ck_family *fam;	/* the caller's, of dlbpf itself: the command is what was not there before */
 	pid_t pid;		/* 0 none */
 	bool ended;
 	int status;		/* as of wait(2) */

@@ -30,7 +30,7 @@ static struct ck_member *find(const struct ck_family *fam, uint32_t pid)
 bool ck_family_has(const struct ck_family *fam, uint32_t nspid)
 {
 	vec_for_each(&fam->v, it)
-		if (it->nspid == nspid)
+		if (it->nspid == nspid && !it->foreign)
 			return true;
 	return false;
 }
@@ -77,6 +77,7 @@ static void look_at(struct ck_member *m)
 static int add(struct ck_family *fam, const struct dl_pid_pair *p)
 {
 	struct ck_member *m = find(fam, p->pid);
+	const struct ck_member *up;
 
 	if (!m) {
 		const int fd = dl_proc_open(p->pid);
@@ -91,6 +92,8 @@ static int add(struct ck_family *fam, const struct dl_pid_pair *p)
 		m->pid = p->pid;
 		m->fd = fd;
 		m->found_ts = dl_now_ns();
+		up = find(fam, p->ppid);
+		m->foreign = up && up->foreign;
 	}
 	m->ppid = p->ppid;
 	m->seen = true;
@@ -135,7 +138,7 @@ static int find_all(struct ck_family *fam)
 static void assign_roles(struct ck_family *fam)
 {
 	vec_for_each(&fam->v, it) {
-		struct ck_member *up = it->gone || !it->handlers ? NULL : find(fam, it->ppid);
+		struct ck_member *up = it->gone || it->foreign || !it->handlers ? NULL : find(fam, it->ppid);
 
 		if (up && up->handlers) {
 			up->trainer = true;
@@ -145,7 +148,7 @@ static void assign_roles(struct ck_family *fam)
 	vec_for_each(&fam->v, it) {
 		struct ck_member *up;
 
-		if (it->gone || !it->handlers || it->trainer || (fam->with_root && it->pid == fam->root))
+		if (it->gone || it->foreign || !it->handlers || it->trainer || (fam->with_root && it->pid == fam->root))
 			continue;
 		if (!it->worker)
 			it->start = start_of(it->fd);
@@ -181,6 +184,21 @@ int ck_family_look(struct ck_family *fam)
 	}
 	assign_roles(fam);
 	return 0;
+}
+
+void ck_family_disown(struct ck_family *fam)
+{
+	vec_for_each(&fam->v, it)
+		it->foreign = true;
+}
+
+uint32_t ck_family_alive(const struct ck_family *fam)
+{
+	uint32_t cnt = 0;
+
+	vec_for_each(&fam->v, it)
+		cnt += !it->gone && !it->foreign;
+	return cnt;
 }
 
 uint32_t ck_family_workers(const struct ck_family *fam)

@@ -14,6 +14,7 @@ struct ck_member {
 	uint32_t nspid;			/* as it knows itself */
 	int fd;				/* /proc/PID */
 	bool gone, seen;		/* seen: by the look that goes on */
+	bool foreign;			/* below the root, but no part of the job */
 	bool handlers;			/* has PyTorch's quartet of signal handlers */
 	bool worker, trainer, manager;	/* trainer: has workers; manager: torch_shm_manager */
 	bool helper;			/* a manager, a resource tracker, a program of its own: no worker in the making */
@@ -33,9 +34,13 @@ void ck_family_fini(struct ck_family *fam);
 /* Looks who is there now. -ENOMEM. */
 int ck_family_look(struct ck_family *fam);
 
+/* All that are there now, and what comes of them, are no part of the job: they were there before it. */
+void ck_family_disown(struct ck_family *fam);
+
 /* Is this the number by which one of them, ended or not, knows itself? */
 bool ck_family_has(const struct ck_family *fam, uint32_t nspid);
 
+uint32_t ck_family_alive(const struct ck_family *fam);
 uint32_t ck_family_workers(const struct ck_family *fam);	/* alive */
 /* Members, ended or not, that a trainer started since then and that may have been workers. */
 uint32_t ck_family_since(const struct ck_family *fam, uint64_t since_ts);

@@ -46,7 +46,7 @@ static int watch(const struct dl_ck_opts *o, struct dl_ck_facts *f, struct ck_wa
 		err = ck_watch_look(w);
 		ck_command_poll(c);
 		/* A target that is not ours has ended. */
-		if (!c->pid && (fd < 0 || faccessat(fd, "stat", F_OK, 0) || !w->fam.v.cnt || w->fam.v.v[0].gone))
+		if (!c->pid && (fd < 0 || faccessat(fd, "stat", F_OK, 0) || !ck_family_alive(w->fam)))
 			break;
 		if (!c->ended)
 			usleep((useconds_t)(w->period_ns / 1000));
@@ -73,7 +73,7 @@ static int look_at_self(struct dl_ck_facts *f)
 static int look_at_target(const struct dl_ck_opts *o, struct dl_ck_facts *f, struct ck_command *c, uint32_t pid)
 {
 	struct ck_watch w;
-	int err = ck_watch_open(&w, f, pid, c->pid != 0);
+	int err = ck_watch_open(&w, f, pid, c->fam);
 
 	note(o, c->pid ? "running the command until its first batches; it is ended then" :
 	     "watching the job for some seconds, without touching it");
@@ -130,7 +130,9 @@ static int gather(const struct dl_ck_opts *o, struct dl_ck_facts *f, struct ck_c
 int dl_check_run(struct dl_check **ret, const struct dl_ck_opts *o, bool *ret_exec, struct dl_diag *d)
 {
 	struct dl_ck_facts *f = calloc(1, sizeof(*f));
-	struct ck_command c = {};
+	/* Of a command, all that dlbpf has below it from now on. */
+	struct ck_family fam = { .root = o->argv ? (uint32_t)getpid() : o->pid, .with_root = !o->argv };
+	struct ck_command c = { .fam = &fam };
 	int err;
 
 	if (!f)
@@ -142,6 +144,7 @@ int dl_check_run(struct dl_check **ret, const struct dl_ck_opts *o, bool *ret_ex
 		ck_gather_self(f, o->pid);
 		err = dl_check_judge(ret, f, d);
 	}
+	ck_family_fini(&fam);
 	dl_ck_facts_fini(f);
 	free(f);
 	return err;

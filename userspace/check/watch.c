@@ -31,11 +31,11 @@ enum {
 	BATCHES = 3,		/* of each worker, at least */
 };
 
-int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, bool of_ours)
+int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, struct ck_family *fam)
 {
 	*w = (struct ck_watch){
 		.f = f,
-		.fam = { .root = of_ours ? (uint32_t)getpid() : pid, .with_root = !of_ours },
+		.fam = fam,
 		.shm = DL_ENV_SHM_NONE,
 		.proc_of = pid,
 		.start_wall = time(NULL),
@@ -49,7 +49,6 @@ int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, bool 
 
 void ck_watch_close(struct ck_watch *w)
 {
-	ck_family_fini(&w->fam);
 	dl_env_shm_close(&w->shm);
 	ck_store_free(w->store);
 	w->store = NULL;
@@ -63,8 +62,8 @@ static void take_shm(struct ck_watch *w)
 
 	if (w->shm_of_worker)
 		return;
-	vec_for_each(&w->fam.v, it) {
-		if (it->gone || (!it->worker && w->shm.shm_fd >= 0) || dl_env_shm_open(&shm, it->fd))
+	vec_for_each(&w->fam->v, it) {
+		if (it->gone || it->foreign || (!it->worker && w->shm.shm_fd >= 0) || dl_env_shm_open(&shm, it->fd))
 			continue;
 		dl_env_shm_close(&w->shm);
 		w->shm = shm;
@@ -76,7 +75,7 @@ static void take_shm(struct ck_watch *w)
 
 static int take_trainer(struct ck_watch *w)
 {
-	const struct ck_member *t = ck_family_trainer(&w->fam);
+	const struct ck_member *t = ck_family_trainer(w->fam);
 
 	if (!t || w->trainer_taken)
 		return 0;
@@ -96,22 +95,22 @@ static int look_family(struct ck_watch *w, uint64_t now)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 	uint32_t workers, trainers;
-	int err = ck_family_look(&w->fam);
+	int err = ck_family_look(w->fam);
 
 	if (err)
 		return err;
-	workers = ck_family_workers(&w->fam);
-	trainers = ck_family_trainers(&w->fam);
+	workers = ck_family_workers(w->fam);
+	trainers = ck_family_trainers(w->fam);
 	if (workers && !w->first_worker_ts)
 		w->first_worker_ts = now;
 	if (workers > s->workers)
 		s->workers = workers;
 	if (trainers > s->trainers)
 		s->trainers = trainers;
-	vec_for_each(&w->fam.v, it) {
+	vec_for_each(&w->fam->v, it) {
 		if (it->worker && it->start)
 			s->start = it->start;
-		if (!it->gone && it->pid == w->fam.root)
+		if (!it->gone && it->pid == w->fam->root)
 			s->trainer_of_target = it->handlers && !it->trainer && !workers ? it->ppid : 0;
 		s->file_system |= it->manager;
 	}
@@ -126,8 +125,8 @@ static int look_objects(struct ck_watch *w)
 
 	ck_store_begin(w->store);
 	for (int pass = 0; pass < 2; pass++) {
-		vec_for_each(&w->fam.v, it) {
-			if (it->gone || it->manager || it->worker != !pass)
+		vec_for_each(&w->fam->v, it) {
+			if (it->gone || it->foreign || it->manager || it->worker != !pass)
 				continue;
 			err = ck_store_member(w->store, it, it->worker ? &s->worker_fds : &s->trainer_fds);
 			if (err == -ENOMEM)
@@ -136,8 +135,8 @@ static int look_objects(struct ck_watch *w)
 		}
 	}
 	if (w->shm.shm_fd >= 0)
-		err = ck_store_dir(w->store, &w->fam, w->shm.shm_fd);
-	ck_store_end(w->store, &w->fam);
+		err = ck_store_dir(w->store, w->fam, w->shm.shm_fd);
+	ck_store_end(w->store, w->fam);
 	if (!w->first_object_ts && ck_store_any(w->store))
 		w->first_object_ts = dl_now_ns();
 	return err == -ENOMEM ? err : 0;
@@ -160,12 +159,12 @@ static void look_late(struct ck_watch *w)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 
-	vec_for_each(&w->fam.v, it) {
+	vec_for_each(&w->fam->v, it) {
 		char text[8192];
 		uint64_t threads = 0, data = 0, anon = 0;
 		int64_t maps;
 
-		if (it->gone || it->manager || dl_proc_read(it->fd, "status", text, sizeof(text)) <= 0)
+		if (it->gone || it->foreign || it->manager || dl_proc_read(it->fd, "status", text, sizeof(text)) <= 0)
 			continue;
 		dl_text_u64(text, "Threads", &threads);
 		dl_text_u64(text, "VmData", &data);
@@ -233,7 +232,7 @@ static void count_dead(struct ck_watch *w)
 
 	if (!s->ended || !w->first_worker_ts || dl_now_ns() - w->first_worker_ts > WARM_MS * MS)
 		return;
-	cnt = ck_family_since(&w->fam, w->first_worker_ts - WARM_MS / 4 * MS);
+	cnt = ck_family_since(w->fam, w->first_worker_ts - WARM_MS / 4 * MS);
 	if (cnt > s->workers)
 		s->workers = cnt;
 }
@@ -270,7 +269,7 @@ static bool is_ours(const struct ck_watch *w, const char *name, const struct sta
 	uint64_t nr, val;
 
 	if (!S_ISREG(st->st_mode) || st->st_mtim.tv_sec < w->start_wall || !ck_storage_parse(name, &owner, &nr) ||
-	    !ck_family_has(&w->fam, owner))
+	    !ck_family_has(w->fam, owner))
 		return false;
 	return alive ? !dl_map_get(alive, owner, &val) : ck_store_has(w->store, st);
 }

@@ -19,7 +19,7 @@ struct dl_ck_opts;
 
 struct ck_watch {
 	struct dl_ck_facts *f;
-	struct ck_family fam;
+	struct ck_family *fam;		/* the caller's */
 	struct dl_env_shm shm;		/* of a worker, once there is one */
 	bool shm_of_worker, trainer_taken;
 	uint32_t proc_of;		/* the process that the facts are of: the target, then its trainer */
@@ -32,8 +32,8 @@ struct ck_watch {
 	bool enough;
 };
 
-/* pid: the tree's root; of_ours: dlbpf started it, and all of dlbpf's descendants are meant. */
-int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, bool of_ours);
+/* pid: of the target. */
+int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, struct ck_family *fam);
 void ck_watch_close(struct ck_watch *w);
 
 /* One look; -ENOMEM. */
