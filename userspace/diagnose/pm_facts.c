@@ -46,6 +46,8 @@ static void fails(struct dl_pmx *x)
 
 		if (!is_near(x, f->ts) || is_told(x->pm, f->ts, f->ev->h.pid))
 			continue;
+		if (f->proc != DL_NONE && x->tl->procs.v[f->proc].role == DL_ROLE_SHM_MANAGER && dl_pm_fail_death(x, f) == DL_DEATH_UNEXPLAINED)
+			continue;	/* as it always does */
 		if (cnt >= FAILS_MAX) {
 			more++;
 			continue;

@@ -111,7 +111,8 @@ enum dl_death dl_pm_fail_death(const struct dl_pmx *x, const struct dl_pm_fail *
 			return DL_DEATH_PROCESS_LIMIT;
 		return sys == DL_SYS_MMAP && is_near_maps_limit(x, f) ? DL_DEATH_MAP_COUNT_LIMIT : DL_DEATH_UNEXPLAINED;
 	case ENOENT:
-		return is_shm(f) ? DL_DEATH_SHM_UNLINKED : DL_DEATH_UNEXPLAINED;
+		/* The shared memory manager looks for objects that are gone as its way of working. */
+		return is_shm(f) && f->proc != DL_NONE && x->tl->procs.v[f->proc].role != DL_ROLE_SHM_MANAGER ? DL_DEATH_SHM_UNLINKED : DL_DEATH_UNEXPLAINED;
 	default:
 		return DL_DEATH_UNEXPLAINED;
 	}
