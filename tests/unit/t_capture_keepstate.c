@@ -186,6 +186,10 @@ TEST(a_running_thread)
 	CHECK_EQ(sw->h.cpu, 3);
 	CHECK_EQ(sw->next_tid, WORKER);
 	CHECK_EQ(sw->next_pid, WORKER);
+	sw = find(DL_EV_SWITCH, WORKER);	/* in front of it: it did not wait since it was made */
+	CHECK(sw);
+	CHECK_EQ(sw->h.ts, 50 * S);
+	CHECK_EQ(sw->prev_state, 0);
 	CHECK_EQ(((const struct dl_ev_task *)find(DL_EV_TASK, WORKER))->state, 'R');
 }
 
@@ -226,7 +230,8 @@ TEST(an_older_switch_that_comes_late)
 	feed(&in.h);
 	feed(&out.h);
 	restate(50 * S);
-	CHECK(find(DL_EV_SWITCH, 0) && !find(DL_EV_SWITCH, WORKER));
+	CHECK(find(DL_EV_SWITCH, 0));
+	CHECK_EQ(((const struct dl_ev_switch *)find(DL_EV_SWITCH, WORKER))->exec_ns, 0);
 }
 
 TEST(the_dead_are_left_out)

@@ -79,20 +79,20 @@ struct rule {
 };
 
 static const struct rule rules[DL_EV_MAX] = {
-	[DL_EV_NAME] = { id_tid, true },
-	[DL_EV_CMDLINE] = { id_none },
-	[DL_EV_EXEC] = { id_none },
-	[DL_EV_MMAP] = { id_mmap },
-	[DL_EV_SYMBOL] = { id_symbol },
-	[DL_EV_STACK] = { id_stack, true },	/* ids are unique in the trace */
-	[DL_EV_STRING] = { id_string },
-	[DL_EV_GPU_SOURCE] = { id_gpu_source },
-	[DL_EV_GPU_DEVICE] = { id_gpu_device },
-	[DL_EV_GPU_LINK] = { id_gpu_link, true },
-	[DL_EV_GPU_CLOCK] = { id_none },
-	[DL_EV_GPU_DROP] = { id_none },
-	[DL_EV_LOSS] = { id_loss, true },
-	[DL_EV_ABSENT] = { id_tail },
+	[DL_EV_NAME] = { .id = id_tid, .global = true },
+	[DL_EV_CMDLINE] = { .id = id_none },
+	[DL_EV_EXEC] = { .id = id_none },
+	[DL_EV_MMAP] = { .id = id_mmap },
+	[DL_EV_SYMBOL] = { .id = id_symbol },
+	[DL_EV_STACK] = { .id = id_stack, .global = true },	/* ids are unique in the trace */
+	[DL_EV_STRING] = { .id = id_string },
+	[DL_EV_GPU_SOURCE] = { .id = id_gpu_source },
+	[DL_EV_GPU_DEVICE] = { .id = id_gpu_device },
+	[DL_EV_GPU_LINK] = { .id = id_gpu_link, .global = true },
+	[DL_EV_GPU_CLOCK] = { .id = id_none },
+	[DL_EV_GPU_DROP] = { .id = id_none },
+	[DL_EV_LOSS] = { .id = id_loss, .global = true },
+	[DL_EV_ABSENT] = { .id = id_tail },
 };
 
 /* --- the store ---------------------------------------------------------------------------------- */

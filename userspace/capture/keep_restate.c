@@ -174,33 +174,51 @@ static int say_origin(const struct dl_kstate *s, const struct dl_kthread *t, uin
 	return say(out, &task.h, ts);
 }
 
-/* What it does. A switch that is younger than the segment's begin keeps its own time: what the thread
- * did between the two is not known here. */
-static int say_run(struct dl_kstate *s, const struct dl_kthread *t, uint64_t ts, struct dl_sink *out)
+/* Out of the CPU, with its totals. Who came next has a state of its own. */
+static int say_out(struct dl_kstate *s, const struct dl_kthread *t, uint64_t ts, struct dl_sink *out)
 {
 	struct dl_ev_switch ev = t->out;
 	int err;
 
-	if (t->since > ts)
-		ts = t->since;
-	if (t->run == DL_KRUN_ON_CPU) {
-		ev = DL_EVENT_INIT(switch, DL_EV_SWITCH, ts, 0, 0);
+	if (!t->has_out) {
+		ev = DL_EVENT_INIT(switch, DL_EV_SWITCH, ts, t->pid, t->tid);
 		ev.h.cpu = t->cpu;
+		ev.exec_ns = t->cpu_ns;
 		ev.syscall = -1;
-		ev.next_tid = t->tid;
-		ev.next_pid = t->pid;
-		return say(out, &ev.h, ts);
 	}
-	if (t->run == DL_KRUN_UNKNOWN || !t->has_out)
-		return 0;
-	ev.next_tid = ev.next_pid = 0;	/* who came next has a state of its own */
+	ev.next_tid = ev.next_pid = 0;
 	ev.flags &= (uint16_t)~DL_SW_NEXT_FOREIGN;
-	if (t->run == DL_KRUN_RUNNABLE)
+	if (t->run != DL_KRUN_BLOCKED)
 		ev.prev_state = 0;
 	if (ev.stack && !dl_facts_find(&s->facts, DL_EV_STACK, 0, ev.stack))
 		ev.stack = 0;
 	err = say_stack(s, ev.stack, ts, out);
 	return err ? err : say(out, &ev.h, ts);
+}
+
+/*
+ * What it does. One that runs is switched out and in again: a reader that knows when it was made must not
+ * take it for waiting ever since. A switch that is younger than the segment's begin keeps its own time:
+ * what the thread did between the two is not known here.
+ */
+static int say_run(struct dl_kstate *s, const struct dl_kthread *t, uint64_t ts, struct dl_sink *out)
+{
+	struct dl_ev_switch ev;
+	int err;
+
+	if (t->run == DL_KRUN_UNKNOWN)
+		return 0;
+	if (t->since > ts)
+		ts = t->since;
+	err = say_out(s, t, ts, out);
+	if (err || t->run != DL_KRUN_ON_CPU)
+		return err;
+	ev = DL_EVENT_INIT(switch, DL_EV_SWITCH, ts, 0, 0);
+	ev.h.cpu = t->cpu;
+	ev.syscall = -1;
+	ev.next_tid = t->tid;
+	ev.next_pid = t->pid;
+	return say(out, &ev.h, ts);
 }
 
 static bool is_told_at_head(const struct dl_hdr *ev)
@@ -268,8 +286,7 @@ int dl_kstate_restate_marks(struct dl_kstate *s, uint64_t ts, uint64_t left_out_
 	for (size_t i = 0; i < s->threads.cnt && !err; i++) {
 		const struct dl_kthread *t = s->threads.v[i];
 
-		if (!t->end_ts && t->since && t->since + SINCE_NS < ts &&
-		    (t->run == DL_KRUN_ON_CPU || (t->run != DL_KRUN_UNKNOWN && t->has_out)))
+		if (!t->end_ts && t->run != DL_KRUN_UNKNOWN && t->since + SINCE_NS < ts)
 			err = say_mark(out, ts, t->tid, t->pid, DL_MARK_SINCE, (ts - t->since) / 1000000, "");
 	}
 	return err ? err : say_mark(out, ts, 0, 0, DL_MARK_STATE, left_out_ns / DL_NS_PER_S, "");
