@@ -118,6 +118,8 @@ static const struct {
 	{ "slurmstepd: error: *** JOB 44 ON node7 CANCELLED AT 2024-03-01T10:00:00 DUE TO TIME LIMIT ***",
 	  DL_DEATH_KILLED_BY, D(KILLED_BY), 0 },
 	{ "    Exit Code:    137", DL_DEATH_UNEXPLAINED, D(OOM_CGROUP) | D(OOM_HOST) | D(KILLED_BY), 0 },
+	{ "            \"OOMKilled\": false,", DL_DEATH_UNEXPLAINED, 0, 0 },
+	{ "            \"OOMKilled\": true,", DL_DEATH_OOM_CGROUP, D(OOM_CGROUP) | D(OOM_HOST), 0 },
 	{ "trainer exited with code 135", DL_DEATH_UNEXPLAINED, BUS, 0 },
 	{ "error: exit status 139", DL_DEATH_SEGFAULT, D(SEGFAULT) | D(KILLED_BY), 0 },
 	{ "./run.sh: line 12:  4711 Killed                  python train.py --epochs 90", DL_DEATH_UNEXPLAINED,
@@ -163,11 +165,10 @@ TEST(harmless_lines_are_no_claims)
 		"The connection was killed by the proxy",		/* not at the line's end */
 		"killed 4 of 10 monsters in this episode",
 		"DataLoader worker (pid x) is killed by signal: ",
-		"saving to /data/Killed_scene.png", "",
-		"INFO: CUDA error: 0",					/* below */
+		"saving to /data/Killed_scene.png", "", "Traceback (most recent call last):",
 	};
 
-	for (size_t i = 0; i + 1 < ARRAY_SIZE(harmless); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(harmless); i++) {
 		_cleanup_pm_ struct dl_postmortem *pm = read_log(harmless[i], strlen(harmless[i]));
 
 		if (pm->claims.cnt)
@@ -282,6 +283,26 @@ TEST(an_exception_that_is_a_known_error)
 	CHECK_EQ(pm->claims.cnt, 2);
 	CHECK_EQ(fit_of(pm).fits, D(FD_LIMIT));
 	CHECK_EQ(fit_of(pm).likely, DL_DEATH_FD_LIMIT);
+}
+
+TEST(an_exception_that_no_text_knows)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = READ(
+		"[rank0]: Traceback (most recent call last):\n[rank0]:   File \"t.py\", line 8, in <module>\n[rank0]:     loss(x)\n"
+		"[rank0]: my.errors.ShapeError: 3 is not 4\n");
+	/* One that was caught and printed, long before. */
+	_cleanup_pm_ struct dl_postmortem *pm2 = READ(
+		"Traceback (most recent call last):\n  File \"t.py\", line 8\nValueError: no such image\nEpoch 1\nEpoch 2\nKilled\n");
+	/* And one whose last line is missing. */
+	_cleanup_pm_ struct dl_postmortem *pm3 = READ("Traceback (most recent call last):\n  File \"t.py\", line 8\nEpoch 1 starts\nfoo: bar\n");
+
+	CHECK_EQ(pm->claims.cnt, 1);
+	CHECK(strstr(pm->claims.v->tells, "unless it was caught: my.errors.ShapeError: 3 is not 4"));
+	CHECK_EQ(fit_of(pm).likely, DL_DEATH_TRAINER_EXIT);
+	CHECK_EQ(pm2->claims.cnt, 2);
+	CHECK_EQ(fit_of(pm2).sig, SIGKILL);
+	CHECK_EQ(fit_of(pm2).fits, D(OOM_CGROUP) | D(OOM_HOST) | D(KILLED_BY));
+	CHECK_EQ(pm3->claims.cnt, 0);
 }
 
 TEST(slurm_decides_what_killed_means)

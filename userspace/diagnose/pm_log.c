@@ -39,6 +39,7 @@ struct log_reader {
 	struct dl_log_finder *finder;
 	struct kept_rule *rules;
 	struct kept *pending;	/* an exception whose text is still to come */
+	struct dl_log_hit traceback;	/* the last one, until its exception came; rule NULL none */
 	uint64_t seq;
 	int err;
 	enum escape escape;
@@ -84,20 +85,15 @@ static char *copy_line(const char *line, size_t len)
 	return dl_str_take(&s);
 }
 
-static void keep_hit(struct log_reader *r, const struct dl_log_hit *hit, const char *line, size_t len, size_t floor)
+/* The line, NULL without memory, is taken over. */
+static struct kept *keep(struct log_reader *r, const struct dl_log_hit *hit, char *copy)
 {
 	struct kept_rule *kr = &r->rules[hit->rule - dl_log_rules];
-	const struct kept *last = kr->cnt ? &kr->k[kr->cnt <= 2 ? kr->cnt - 1 : 2 + (kr->cnt - 1) % 2] : NULL;
 	struct kept *k = &kr->k[kr->cnt < 2 ? kr->cnt : 2 + kr->cnt % 2];
-	const size_t start = hit->start - floor > BEFORE ? hit->start : floor;
-	char *copy;
 
-	if (last && last->hit.pid == hit->pid && last->hit.num == hit->num && !strcmp(last->hit.word, hit->word))
-		return;
-	copy = copy_line(line + start, len - start < KEPT_SZ ? len - start : KEPT_SZ);
 	if (!copy) {
 		r->err = -ENOMEM;
-		return;
+		return NULL;
 	}
 	if (r->pending == k)
 		r->pending = NULL;
@@ -107,6 +103,63 @@ static void keep_hit(struct log_reader *r, const struct dl_log_hit *hit, const c
 	kr->cnt++;
 	if (hit->rule->kind == DL_LOG_RAISED)
 		r->pending = k;
+	return k;
+}
+
+static void keep_hit(struct log_reader *r, const struct dl_log_hit *hit, const char *line, size_t len, size_t floor)
+{
+	const struct kept_rule *kr = &r->rules[hit->rule - dl_log_rules];
+	const struct kept *last = kr->cnt ? &kr->k[kr->cnt <= 2 ? kr->cnt - 1 : 2 + (kr->cnt - 1) % 2] : NULL;
+	const size_t start = hit->start - floor > BEFORE ? hit->start : floor;
+
+	if (hit->rule->kind == DL_LOG_TRACEBACK) {
+		r->traceback = *hit;
+		return;
+	}
+	r->traceback.rule = NULL;	/* this is its exception, or came before it */
+	if (last && last->hit.pid == hit->pid && last->hit.num == hit->num && !strcmp(last->hit.word, hit->word))
+		return;
+	keep(r, hit, copy_line(line + start, len - start < KEPT_SZ ? len - start : KEPT_SZ));
+}
+
+/* Where a line begins behind "[rank0]:" and the like, and a space. */
+static size_t behind_prefix(const char *line, size_t len)
+{
+	const char *end = len && *line == '[' ? memmem(line, len, "]:", 2) : NULL;
+	const size_t at = end ? (size_t)(end - line) + 2 : 0;
+
+	return at < len && at && line[at] == ' ' ? at + 1 : at;
+}
+
+/*
+ * "ValueError: x", the first line behind a traceback that is not indented. Kept with the traceback's first line, by
+ * which its rule is found again.
+ */
+static void end_traceback(struct log_reader *r)
+{
+	const size_t at = behind_prefix(r->buf, r->len);
+	size_t end = at;
+	char *line, *copy;
+	struct kept *k;
+
+	while (end < r->len && (isalnum((unsigned char)r->buf[end]) || strchr("_.", r->buf[end])))
+		end++;
+	if (end == at || !isalpha((unsigned char)r->buf[at]) || (end < r->len && r->buf[end] != ':')) {
+		if (at < r->len && r->buf[at] != ' ')
+			r->traceback.rule = NULL;
+		return;
+	}
+	copy = copy_line(r->buf + at, r->len - at < KEPT_SZ ? r->len - at : KEPT_SZ);
+	if (!copy || asprintf(&line, "Traceback (most recent call last): ... %s", copy) < 0)
+		line = NULL;
+	k = line ? keep(r, &r->traceback, line) : NULL;
+	if (k)
+		k->raised = copy;
+	else
+		free(copy);
+	if (!line)
+		r->err = -ENOMEM;
+	r->traceback.rule = NULL;
 }
 
 /* "KeyError: 'x'", after the traceback that a worker sent. */
@@ -130,6 +183,7 @@ static void look_for_raised(struct log_reader *r)
 /* Texts that begin before limit. */
 static void look_at_line(struct log_reader *r, size_t limit)
 {
+	const bool in_traceback = r->traceback.rule && r->whole;
 	struct dl_log_hit hit;
 
 	if (r->pending && r->whole)
@@ -138,6 +192,8 @@ static void look_at_line(struct log_reader *r, size_t limit)
 		keep_hit(r, &hit, r->buf, r->len, r->from);
 		r->from = hit.end;
 	}
+	if (!r->err && in_traceback && r->traceback.rule)
+		end_traceback(r);
 }
 
 static void end_line(struct log_reader *r)
@@ -207,9 +263,13 @@ static int add_claim(struct dl_postmortem *pm, const struct kept *k)
 	_cleanup_free_ char *tells = NULL, *not_tells = NULL, *more = NULL;
 	struct dl_pm_claim claim = { .line = k->line, .suggests = k->hit.suggests, .pid = k->hit.pid };
 	int err = dl_log_explain(&k->hit, &tells, &not_tells);
+	const char *raised = NULL;
 
-	if (!err && k->hit.rule->kind == DL_LOG_RAISED &&
-	    asprintf(&more, "%s: %s", tells, k->raised ? k->raised : k->hit.word) < 0) {
+	if (k->hit.rule->kind == DL_LOG_RAISED)
+		raised = k->raised ? k->raised : k->hit.word;
+	else if (k->hit.rule->kind == DL_LOG_TRACEBACK)
+		raised = k->raised;
+	if (!err && raised && asprintf(&more, "%s: %s", tells, raised) < 0) {
 		more = NULL;
 		err = -ENOMEM;
 	}
@@ -319,8 +379,15 @@ int dl_pm_claims_fit(const struct dl_postmortem *pm, uint64_t *ret_fits, enum dl
 	vec_for_each(&pm->claims, c) {
 		struct dl_log_hit hit;
 
-		if (hit_of(f, c, &hit) && hit.fits)
+		if (hit_of(f, c, &hit) && hit.fits && hit.rule->kind != DL_LOG_TRACEBACK)
 			fit_claim(&fit, c, &hit);
+	}
+	/* Programs print exceptions that they live on with: one counts where nothing else does. */
+	for (size_t i = pm->claims.cnt; i-- > 0 && !fit.first;) {
+		struct dl_log_hit hit;
+
+		if (hit_of(f, &pm->claims.v[i], &hit) && hit.fits)
+			fit_claim(&fit, &pm->claims.v[i], &hit);
 	}
 	dl_log_finder_free(f);
 	if (fit.fits && !(fit.fits & (fit.fits - 1)))

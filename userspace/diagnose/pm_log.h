@@ -32,6 +32,7 @@ enum dl_log_kind {
 	DL_LOG_SIGNAL,	/* tells what its %s tells, or the rule's sig */
 	DL_LOG_EXIT,	/* its last %n is an exit code, or minus a signal */
 	DL_LOG_MAPPING,	/* its last %n counts the shared memory objects of a process */
+	DL_LOG_TRACEBACK,	/* an exception that no other text knows follows */
 	DL_LOG_RAISED,	/* the exception itself, %w, follows on a line of its own */
 };
 

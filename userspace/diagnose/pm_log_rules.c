@@ -92,6 +92,9 @@ const struct dl_log_rule dl_log_rules[] = {
 	{ "pin-exception", "Caught %w in pin memory thread", DL_LOG_RAISED, 0, IN_WORKER,
 	  DL_DEATH_TRAINER_EXIT, 0, NULL, "the trainer's thread that pins batches ended with a Python exception", NULL },
 
+	{ "traceback", "^Traceback (most recent call last)", DL_LOG_TRACEBACK, 0, IN_WORKER, DL_DEATH_TRAINER_EXIT, 0, NULL,
+	  "the program ended with a Python exception, unless it was caught", NULL },
+
 	/* --- shared memory of tensors --- */
 	TEXT("shm-allocate", "unable to allocate shared memory(shm) for file </torch_%p_*No space left on device", D(SHM_FULL),
 	     SHM_FULL, "/dev/shm had no room for a tensor (torch 2.10 and later reserve the room at once)",
@@ -289,9 +292,11 @@ const struct dl_log_rule dl_log_rules[] = {
 	     "Kubernetes evicted the pod: its node was short of memory or disk", NULL),
 	TEXT("k8s-disk", "ephemeral local storage usage exceeds", D(KILLED_BY) | D(DISK_FULL), KILLED_BY,
 	     "Kubernetes evicted the pod: it wrote more to local disk than it may", NULL),
+	TEXT("docker-no-oom", "OOMKilled\": false", 0, UNEXPLAINED, "Docker saw no kill for want of memory in the container",
+	     "whether the machine was out of memory, or who else sent the signal"),
 	TEXT("k8s-oom", "OOMKilled", D(OOM_CGROUP) | D(OOM_HOST), OOM_CGROUP,
 	     "the kernel killed a process of the container for want of memory",
-	     "which process, and what the memory was used for; /dev/shm counts too. false there: none was"),
+	     "which process, and what the memory was used for; /dev/shm counts too"),
 	OF_EXIT("container-exit", "Exit Code:~%n", 0),
 	OF_EXIT("container-exit-with", "exited with code %n", 0),
 	OF_EXIT("container-exit-json", "\"exitCode\": %n", 0),
