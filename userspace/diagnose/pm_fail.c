@@ -150,6 +150,8 @@ static struct attempt attempt_of(const struct dl_pmx *x, const struct dl_pm_fail
 {
 	if (f->ev->flags & DL_SF_CTRUNC)
 		return (struct attempt){ "take the file descriptors that were sent to it: they are lost", "" };
+	if (f->ev->err == EMFILE || f->ev->err == ENFILE)
+		return (struct attempt){ "get another file descriptor", " for" };
 	if (f->ev->flags & DL_SF_THREAD)
 		return (struct attempt){ "create a thread", "" };
 	if (f->ev->flags & DL_SF_FORK)
