@@ -73,6 +73,15 @@ static __always_inline __u64 arg_of(const struct dl_regs *r, __u8 place)
 	return 0;
 }
 
+/* Without pointers, as dl_args() does; futexes do not come here. */
+static __always_inline void fill_args(struct dl_ev_syscall_fail *ev, const struct dl_regs *r)
+{
+	if (!(r->a[0] >> 32))
+		ev->arg0 = r->a[0];
+	if (!(r->a[1] >> 32))
+		ev->arg1 = r->a[1];
+}
+
 /* The place of the descriptor among the arguments; 0 none. */
 static __always_inline __u8 fd_place(__u64 nr)
 {
@@ -166,7 +175,7 @@ static __always_inline int on_failed(struct pt_regs *regs, __u32 err)
 	e->ev.err = err;
 	e->ev.skipped = skipped;
 	e->ev.bytes = arg_of(&r, bytes);
-	dl_args(&r, &e->ev.arg0, &e->ev.arg1);
+	fill_args(&e->ev, &r);
 	if (!path && file) {
 		n = bpf_probe_read_kernel_str(e->text, sizeof(e->text), BPF_CORE_READ(file, f_path.dentry, d_name.name));
 		e->ev.flags |= DL_SF_NAME;
@@ -208,7 +217,7 @@ static __always_inline int on_received(struct pt_regs *regs)
 	e->ev.syscall = dl_nr_recvmsg;
 	e->ev.flags = DL_SF_CTRUNC;
 	e->ev.skipped = skipped;
-	dl_args(&r, &e->ev.arg0, &e->ev.arg1);
+	fill_args(&e->ev, &r);
 	limit = RLIM(t, RLIMIT_NOFILE);
 	if (is_table_full(t, limit))
 		met(&e->ev, DL_LIMIT_FDS, limit, limit);
