@@ -248,3 +248,21 @@ TEST(crash_of_a_stranger)
 	CHECK_OK(dl_symbols_crash(s, &copy, 79, open("/dev/null", O_RDONLY | O_CLOEXEC)));
 	dl_symbols_close(s);
 }
+
+/* A process that ends while its mappings are read tells only the first of them. */
+TEST(mappings_that_were_read_in_part)
+{
+	struct dl_space part = { .refs = 1 }, old = { .refs = 1 };
+
+	*vec_push(&part.segs) = (struct dl_seg){ 0x1000, 0x2000, 0, 7 };
+	*vec_push(&old.segs) = (struct dl_seg){ 0x1000, 0x1800, 0, 1 };
+	*vec_push(&old.segs) = (struct dl_seg){ 0x1800, 0x2800, 0, 2 };
+	*vec_push(&old.segs) = (struct dl_seg){ 0x3000, 0x4000, 0, 3 };
+	CHECK_OK(dl_space_extend(&part, &old));
+	CHECK_EQ(part.segs.cnt, 2);
+	CHECK_EQ(dl_space_find(&part, 0x1900)->file, 7);
+	CHECK(!dl_space_find(&part, 0x2400));
+	CHECK_EQ(dl_space_find(&part, 0x3000)->file, 3);
+	vec_free(&part.segs);
+	vec_free(&old.segs);
+}

@@ -97,6 +97,14 @@ int dl_maps_each(int proc_fd, int (*fn)(const struct dl_mapping *m, void *arg), 
 	}
 }
 
+bool dl_maps_any(int proc_fd)
+{
+	_cleanup_close_ int fd = openat(proc_fd, "maps", O_RDONLY | O_CLOEXEC);
+	char c;
+
+	return fd >= 0 && read(fd, &c, 1) == 1;
+}
+
 int64_t dl_maps_count(int proc_fd)
 {
 	_cleanup_close_ int fd = openat(proc_fd, "maps", O_RDONLY | O_CLOEXEC);

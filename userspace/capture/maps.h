@@ -23,6 +23,9 @@ bool dl_maps_parse(char *line, struct dl_mapping *ret);
 /* Calls fn for each mapping until it returns non-zero, which is then returned. */
 int dl_maps_each(int proc_fd, int (*fn)(const struct dl_mapping *m, void *arg), void *arg);
 
+/* Are there any? None: the process has given up its memory. */
+bool dl_maps_any(int proc_fd);
+
 /* How many there are; -errno. */
 int64_t dl_maps_count(int proc_fd);
 

@@ -191,6 +191,10 @@ static void scan_proc(struct dl_symbols *s, struct proc *p)
 	sp = dl_space_read(&s->files, p->fd, p->inherited ? NULL : p->space, tell_mapping, &scan);
 	if (!sp)
 		return;
+	if (p->space && !dl_maps_any(p->fd) && (p->inherited || dl_space_extend(sp, p->space))) {
+		dl_space_put(sp);	/* it ended meanwhile: there may have been more */
+		return;
+	}
 	dl_space_put(p->space);
 	p->space = sp;
 	p->inherited = false;

@@ -80,3 +80,18 @@ struct dl_space *dl_space_read(struct dl_symfiles *files, int proc_fd, const str
 	}
 	return r.sp;
 }
+
+int dl_space_extend(struct dl_space *sp, const struct dl_space *old)
+{
+	const uint64_t end = sp->segs.cnt ? vec_last(&sp->segs)->end : 0;
+
+	vec_for_each(&old->segs, seg) {
+		struct dl_seg *more = seg->start >= end ? vec_push(&sp->segs) : NULL;
+
+		if (more)
+			*more = *seg;
+		else if (seg->start >= end)
+			return -ENOMEM;
+	}
+	return 0;
+}

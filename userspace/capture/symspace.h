@@ -35,4 +35,10 @@ struct dl_space *dl_space_read(struct dl_symfiles *files, int proc_fd, const str
 			       void (*tell)(const struct dl_mapping *m, const struct dl_symfile *f, void *arg),
 			       void *arg);
 
+/*
+ * A process that ends while its mappings are read gives only the first of them. Adds those behind that were known
+ * before. 0 or -ENOMEM.
+ */
+int dl_space_extend(struct dl_space *sp, const struct dl_space *old);
+
 #endif
