@@ -93,12 +93,16 @@ TEST(version_2)
 		put(path, "nr_periods 100\nnr_throttled %d\n", i == 1 ? 9 : 0);
 	}
 	put("/cg/kubepods/pod1/box/cpuset.cpus.effective", "0-3\n");
+	put("/cg/kubepods/memory.high", "%d\n", 1 << 29);
+	put("/cg/kubepods/pod1/memory.high", "max\n");
 	ck_gather_proc(&f, root, 42, NULL);
 	CHECK_OK(ck_gather_levels(&f, root, 42, false));
 	CHECK(f.levels_known);
 	CHECK_EQ(f.levels.cnt, 3);
 	CHECK_STR(f.levels.v[0].path, "/kubepods/pod1/box");
 	CHECK_EQ(f.levels.v[1].ev.mem_limit, 4ULL << 30);
+	CHECK_EQ(f.levels.v[1].mem_high, 0);
+	CHECK_EQ(f.levels.v[2].mem_high, 1 << 29);
 	CHECK_EQ(f.cpus.allowed, 8);
 	CHECK_EQ(f.cpus.cpuset, 4);
 	CHECK(dl_ck_cpus_of(&f, NULL) == 2.5);

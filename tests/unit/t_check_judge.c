@@ -407,6 +407,23 @@ TEST(memory_of_a_parent_level)
 	CHECK_HAS(line_of("memory-cgroup")->text, "17.0 GiB more");
 }
 
+/* Nothing is killed there, but all is slow. */
+TEST(memory_high)
+{
+	struct dl_ck_level *l;
+
+	good_machine();
+	add_level("/user/job");
+	l = add_level("/user");
+	l->mem_high = 10 * GIB;
+	l->ev.mem_usage = 10 * GIB;
+	l->ev.mem_file = 5 * GIB;
+	CHECK_STATE("memory-cgroup", DL_CK_OK);
+	l->ev.mem_file = 0;
+	CHECK_STATE("memory-cgroup", DL_CK_WARNING);
+	CHECK_HAS(line_of("memory-cgroup")->command, "/user/memory.high");
+}
+
 TEST(memory_history)
 {
 	good_machine();

@@ -26,6 +26,7 @@ enum dl_ck_place { DL_CK_HOST = 0, DL_CK_CONTAINER, DL_CK_KUBERNETES };
 struct dl_ck_level {
 	char path[DL_CK_PATH];
 	struct dl_ev_env_cgroup ev;
+	uint64_t mem_high;		/* above it the kernel slows the group down, version 2; 0 none */
 	bool watched;			/* twice, so that there is: */
 	uint64_t throttled_cnt, oom_kills;	/* more of them while watched */
 };

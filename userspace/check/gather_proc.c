@@ -282,6 +282,23 @@ static bool levels_hidden(const char *root, const char *groups)
 	return strcmp(link, "cgroup:[4026531835]") != 0;	/* PROC_CGROUP_INIT_INO, include/linux/proc_ns.h */
 }
 
+/* memory.high of the levels, which is no limit for ENV_CGROUP: nothing is killed for it. */
+static void read_high(struct dl_ck_facts *f, const struct dl_cg_mount *m)
+{
+	const size_t root_len = m->dir && strcmp(m->root, "/") ? strlen(m->root) : 0;
+	char path[PATH_MAX];
+
+	if (!m->dir || m->version != 2)
+		return;
+	vec_for_each(&f->levels, it) {
+		if (root_len && strncmp(it->path, m->root, root_len))
+			continue;
+		snprintf(path, sizeof(path), "%s%s/memory.high", m->dir, it->path + root_len);
+		if (!ck_read_u64("", path, &it->mem_high) || it->mem_high == UINT64_MAX)
+			it->mem_high = 0;
+	}
+}
+
 static void free_chain(struct dl_cg_chain **c)
 {
 	dl_cg_chain_close(*c);
@@ -316,6 +333,7 @@ int ck_gather_levels(struct dl_ck_facts *f, const char *root, uint32_t pid, bool
 	if (err == -ENOMEM)
 		return err;
 	f->levels_known = !err;
+	read_high(f, &mounts.ctl[DL_CG_MEMORY]);
 	f->levels_hidden = levels_hidden(root, groups);
 	if (!again && dl_proc_read(fd, "cpuset", group, sizeof(group)) > 0) {
 		group[strcspn(group, "\n")] = '\0';

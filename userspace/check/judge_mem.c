@@ -89,6 +89,26 @@ static void say_history(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		ck_fix(l, "if that was this job, its memory had no room: dlbpf postmortem says more");
 }
 
+/* Reclaim in the job's own threads, though no limit is met. */
+static void judge_high(const struct dl_ck_facts *f, struct dl_ck_line *l)
+{
+	vec_for_each(&f->levels, it) {
+		const uint64_t file = it->ev.mem_file < it->ev.mem_usage ? it->ev.mem_file : it->ev.mem_usage;
+		ck_buf a, b;
+
+		if (!it->mem_high || it->ev.mem_usage - file < it->mem_high / 10 * 9)
+			continue;
+		if (l->state < DL_CK_WARNING)
+			l->state = DL_CK_WARNING;
+		ck_num(l, "high_bytes", (double)it->mem_high);
+		ck_add(l, "; cgroup %s holds %s beside its page cache, and above %s (memory.high) the kernel slows its threads down",
+		       ck_level(it), ck_size(a, it->ev.mem_usage - file), ck_size(b, it->mem_high));
+		ck_fix(l, "raise memory.high");
+		ck_cmd(l, "echo max | sudo tee /sys/fs/cgroup%s/memory.high", it->path);
+		return;
+	}
+}
+
 void ck_judge_mem_cgroup(const struct dl_ck_facts *f, struct dl_ck_line *l)
 {
 	const struct dl_ck_level *tight = NULL;
@@ -107,6 +127,7 @@ void ck_judge_mem_cgroup(const struct dl_ck_facts *f, struct dl_ck_line *l)
 	if (!tight) {
 		ck_say(l, DL_CK_OK, "no memory limit in %zu level%s of control groups%s", f->levels.cnt,
 		       f->levels.cnt == 1 ? "" : "s", f->levels_hidden ? " (those above this container are out of sight)" : "");
+		judge_high(f, l);
 		say_history(f, l);
 		return;
 	}
@@ -127,6 +148,7 @@ void ck_judge_mem_cgroup(const struct dl_ck_facts *f, struct dl_ck_line *l)
 	}
 	if (l->state != DL_CK_OK)
 		fix_memory(f, l, tight);
+	judge_high(f, l);
 	if (f->shm.known && f->shm.total > tight->ev.mem_limit)
 		ck_add(l, "; /dev/shm is larger, so that filling it ends in the OOM killer");
 	say_history(f, l);

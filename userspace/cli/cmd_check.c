@@ -61,7 +61,7 @@ const struct dl_cmd dl_cmd_check = {
 		 "can record here. Each line is ok, a warning, a problem, or unknown, with the reason and what to type.\n"
 		 "With -p PID a running job is watched from outside: how many workers it has, how large its batches are. "
 		 "CMD is run for that, with its output on standard error, and is ended again, with all that it started, once its "
-		 "first batches were seen; run it on a short leash where its first steps already overwrite something.\n"
+		 "first batches were seen; what its first steps write stays written.\n"
 		 "Works as any user; what cannot be seen without root is said to be unknown. The exit code is 0 when there is no "
 		 "problem, 1 when there is one, also when CMD could not be run, and 2 for a wrong command line.",
 	.examples = "dlbpf check --workers 8 --batch-bytes 150M --data /data/imagenet\tbefore anything runs\n"
