@@ -48,7 +48,9 @@ static struct dl_klog_oom *begin_report(struct dl_klog *k, const struct dl_klog_
 	struct dl_klog_parser *ps = k->parser;
 
 	dl_klog_event_fini(&ps->report);
-	ps->report = (struct dl_klog_event){ .kind = DL_KLOG_OOM, .sig = SIGKILL, .boot_ns = p->boot_ns, .wall_ns = p->wall_ns };
+	ps->report = (struct dl_klog_event){
+		.kind = DL_KLOG_OOM, .sig = SIGKILL, .boot_ns = p->boot_ns, .wall_ns = p->wall_ns,
+	};
 	reset_oom(&ps->report.oom);
 	memset(ps->col, -1, sizeof(ps->col));
 	ps->open = true;
@@ -220,7 +222,8 @@ static int table_row(const char *msg, const int8_t *col, struct dl_klog_oom *o)
 	int cnt = 0;
 	size_t len;
 
-	while (cnt < (int)ARRAY_SIZE(nr) && cnt <= col[DL_COL_ADJ] && (s = next_column(s, &len)) && strspn(s, "-0123456789") >= len) {
+	while (cnt < (int)ARRAY_SIZE(nr) && cnt <= col[DL_COL_ADJ] && (s = next_column(s, &len)) &&
+	       strspn(s, "-0123456789") >= len) {
 		nr[cnt++] = (uint64_t)strtoll(s, NULL, 10);
 		s += len;
 	}
@@ -360,7 +363,8 @@ bool dl_klog_oom_line(struct dl_klog *k, const char *msg, const struct dl_klog_p
 		*ret_err = end_report(k, msg, p);
 		return true;
 	}
-	if (!strncmp(msg, "oom-kill:constraint=", 20) || (!strncmp(msg, "Task in ", 8) && strstr(msg, " killed as a result of"))) {
+	if (!strncmp(msg, "oom-kill:constraint=", 20) ||
+	    (!strncmp(msg, "Task in ", 8) && strstr(msg, " killed as a result of"))) {
 		if (!ps->open)
 			o = begin_report(k, p);
 		*ret_err = *msg == 'o' ? constraint_line(msg, &ps->report) : task_in_line(msg, o);

@@ -80,8 +80,8 @@ static bool trap(const char *msg, struct dl_klog_event *ev)
 {
 	static const struct { const char *what; int sig; } traps[] = {
 		{ "] trap divide error ", SIGFPE }, { "] trap invalid opcode ", SIGILL }, { "] trap int3 ", SIGTRAP },
-		{ "] trap stack segment ", SIGBUS }, { "] trap alignment check ", SIGBUS }, { "] general protection ", SIGSEGV },
-		{ "] trap bounds ", SIGSEGV }, { "] trap segment not present ", SIGBUS },
+		{ "] trap stack segment ", SIGBUS }, { "] trap alignment check ", SIGBUS },
+		{ "] general protection ", SIGSEGV }, { "] trap bounds ", SIGSEGV }, { "] trap segment not present ", SIGBUS },
 	};
 	const char *from = strncmp(msg, "traps: ", 7) ? msg : msg + 7;
 
@@ -172,7 +172,9 @@ static bool io_error(const char *msg, struct dl_klog_event *ev)
 		"device offline", "nvme nvme",
 	};
 	/* Where the text alone is also that of good news. */
-	static const char *const bad[] = { "rror", "orrupt", "shut", "Shut", "lost", "imeout", "offline", "reset", "read-only" };
+	static const char *const bad[] = {
+		"rror", "orrupt", "shut", "Shut", "lost", "imeout", "offline", "reset", "read-only",
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		if (!strstr(msg, texts[i]))
@@ -198,7 +200,10 @@ static bool fs_gone(const char *msg, struct dl_klog_event *ev)
 	return true;
 }
 
-/* "INFO: task python3:812 blocked for more than 120 seconds.", "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [python3:812]" */
+/*
+ * "INFO: task python3:812 blocked for more than 120 seconds.",
+ * "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [python3:812]"
+ */
 static bool hung(const char *msg, struct dl_klog_event *ev)
 {
 	const char *task = strstr(msg, "INFO: task "), *blocked = task ? strstr(task, " blocked for more than ") : NULL;
@@ -257,7 +262,8 @@ static bool daemon_kill(const char *msg, const struct dl_klog_prefix *p, struct 
 		ev->sig = SIGKILL;
 		return true;
 	}
-	if (strcmp(p->ident, "earlyoom") || (strncmp(msg, "sending SIGTERM to ", 19) && strncmp(msg, "sending SIGKILL to ", 19)))
+	if (strcmp(p->ident, "earlyoom") ||
+	    (strncmp(msg, "sending SIGTERM to ", 19) && strncmp(msg, "sending SIGKILL to ", 19)))
 		return false;
 	ev->kind = DL_KLOG_DAEMON_KILL;
 	ev->sig = msg[11] == 'T' ? SIGTERM : SIGKILL;
@@ -269,13 +275,17 @@ static bool daemon_kill(const char *msg, const struct dl_klog_prefix *p, struct 
 	return true;
 }
 
-/* "Process 812 (python3) of user 1000 dumped core.", from 255 on also "terminated abnormally with signal 11/SEGV, processing..." */
+/*
+ * "Process 812 (python3) of user 1000 dumped core.",
+ * from 255 on also "terminated abnormally with signal 11/SEGV, processing..."
+ */
 static bool dumped(const char *msg, const struct dl_klog_prefix *p, struct dl_klog_event *ev)
 {
 	const char *open = strchr(msg, '('), *close = open ? strchr(open, ')') : NULL;
 	uint64_t nr;
 
-	if (strcmp(p->ident, "systemd-coredump") || strncmp(msg, "Process ", 8) || !close || !dl_klog_num(msg, "Process ", 10, &nr))
+	if (strcmp(p->ident, "systemd-coredump") || strncmp(msg, "Process ", 8) || !close ||
+	    !dl_klog_num(msg, "Process ", 10, &nr))
 		return false;
 	ev->kind = DL_KLOG_DUMPED;
 	ev->pid = (uint32_t)nr;

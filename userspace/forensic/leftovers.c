@@ -173,8 +173,8 @@ static int look_around(struct dl_left *l)
 	static int (*const steps[])(struct dl_left *) = {
 		name_machine, dl_left_read_tree, name_run, dl_left_read_groups, dl_left_read_shm,
 		/* The surest first: of two that are as sure the first one stays. */
-		dl_left_judge_tree, dl_left_judge_klog, dl_left_judge_shm, dl_left_judge_groups, dl_left_judge_output, add_limits,
-		dl_left_conclude,
+		dl_left_judge_tree, dl_left_judge_klog, dl_left_judge_shm, dl_left_judge_groups, dl_left_judge_output,
+		add_limits, dl_left_conclude,
 	};
 	int err = 0;
 

@@ -109,9 +109,9 @@ static int keep_group(struct dl_sink *sink, const struct dl_hdr *h)
 	if (!g)
 		return -ENOMEM;
 	*g = (struct dl_left_group){
-		.usage = ev->mem_usage, .limit = ev->mem_limit, .peak = ev->mem_peak, .anon = ev->mem_anon, .file = ev->mem_file,
-		.shmem = ev->mem_shmem, .swap = ev->swap_usage, .limit_hits = ev->limit_hits, .oom_kills = ev->oom_kills,
-		.pids = ev->pids, .pids_limit = ev->pids_limit,
+		.usage = ev->mem_usage, .limit = ev->mem_limit, .peak = ev->mem_peak, .anon = ev->mem_anon,
+		.file = ev->mem_file, .shmem = ev->mem_shmem, .swap = ev->swap_usage, .limit_hits = ev->limit_hits,
+		.oom_kills = ev->oom_kills, .pids = ev->pids, .pids_limit = ev->pids_limit,
 	};
 	g->path = strndup((const char *)h + sizeof(*ev), h->size - sizeof(*ev));
 	return g->path ? 0 : -ENOMEM;
@@ -178,18 +178,19 @@ static int tell_group(struct dl_left *l, const struct dl_left_group *g)
 
 	if (g->oom_kills)
 		err = dl_pm_fact(l->pm, NULL, 0, DL_PM_CGROUP, false,
-				 "the kernel has killed %" PRIu64 " process%s of control group %s for want of memory since it was made",
-				 g->oom_kills, g->oom_kills == 1 ? "" : "es", g->path);
+				 "the kernel has killed %" PRIu64 " process%s of control group %s for want of memory since it "
+				 "was made", g->oom_kills, g->oom_kills == 1 ? "" : "es", g->path);
 	if (!err && g->limit)
 		err = dl_pm_fact(l->pm, NULL, 0, DL_PM_CGROUP, false,
-				 "control group %s uses %s of its limit of %s now%s%s, and met the limit %" PRIu64 " times", g->path,
-				 dl_fmt_bytes(usage, sizeof(usage), g->usage), dl_fmt_bytes(limit, sizeof(limit), g->limit),
+				 "control group %s uses %s of its limit of %s now%s%s, and met the limit %" PRIu64 " times",
+				 g->path, dl_fmt_bytes(usage, sizeof(usage), g->usage),
+				 dl_fmt_bytes(limit, sizeof(limit), g->limit),
 				 g->peak ? ", at most it was " : "", g->peak ? dl_fmt_bytes(peak, sizeof(peak), g->peak) : "",
 				 g->limit_hits);
 	if (!err && g->fork_refused)
 		err = dl_pm_fact(l->pm, NULL, 0, DL_PM_CGROUP, false,
-				 "control group %s refused a new process or thread %" PRIu64 " times: its limit is %" PRIu64, g->path,
-				 g->fork_refused, g->pids_limit);
+				 "control group %s refused a new process or thread %" PRIu64 " times: its limit is %" PRIu64,
+				 g->path, g->fork_refused, g->pids_limit);
 	return err;
 }
 
@@ -223,23 +224,24 @@ static int add_numbers(struct dl_left *l, const struct dl_left_group *g)
 /* Those of the caller's shell are also the run's in a container, and nothing to it elsewhere. */
 static int verdict_of_groups(struct dl_left *l)
 {
+	const enum dl_pm_confidence sure = l->own_groups ? DL_PM_POSSIBLE : DL_PM_LIKELY;
 	char limit[16];
 
 	vec_for_each(&l->groups, g) {
 		if (g->oom_kills && dl_left_allows(l, DL_DEATH_OOM_CGROUP) && l->fits)
-			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, l->own_groups ? DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
-				"the kernel killed for want of memory in control group %s%s%s: its counter says so, and the output "
-				"fits it%s", g->path, g->limit ? ", whose limit is " : "",
+			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, sure, dl_left_text(
+				"the kernel killed for want of memory in control group %s%s%s: its counter says so, and the "
+				"output fits it%s", g->path, g->limit ? ", whose limit is " : "",
 				g->limit ? dl_fmt_bytes(limit, sizeof(limit), g->limit) : "",
 				l->own_groups ? ", if the run was in it" : ""));
 		if (g->oom_kills && !l->fits && !l->o->pid && !l->own_groups)
 			return dl_left_verdict(l, DL_DEATH_OOM_CGROUP, DL_PM_POSSIBLE, dl_left_text(
-				"the kernel has killed %" PRIu64 " process%s of control group %s for want of memory, at some time since "
-				"it was made", g->oom_kills, g->oom_kills == 1 ? "" : "es", g->path));
+				"the kernel has killed %" PRIu64 " process%s of control group %s for want of memory, at some "
+				"time since it was made", g->oom_kills, g->oom_kills == 1 ? "" : "es", g->path));
 		if (g->fork_refused && (l->fits & DL_DEATH_BIT(PROCESS_LIMIT)) && !l->own_groups)
 			return dl_left_verdict(l, DL_DEATH_PROCESS_LIMIT, DL_PM_LIKELY, dl_left_text(
-				"control group %s allows %" PRIu64 " processes and threads, and refused more %" PRIu64 " times", g->path,
-				g->pids_limit, g->fork_refused));
+				"control group %s allows %" PRIu64 " processes and threads, and refused more %" PRIu64 " times",
+				g->path, g->pids_limit, g->fork_refused));
 	}
 	return 0;
 }
@@ -260,7 +262,7 @@ int dl_left_judge_groups(struct dl_left *l)
 	if (!err)
 		err = add_numbers(l, least);
 	if (!err && l->groups.cnt && l->own_groups)
-		err = dl_pm_note(l->pm, "the control groups are those of this shell: for a container or a job give its own with "
-				  "--cgroup");
+		err = dl_pm_note(l->pm, "the control groups are those of this shell: for a container or a job give its "
+				 "own with --cgroup");
 	return err ? err : verdict_of_groups(l);
 }

@@ -21,7 +21,9 @@ enum { THREADS_TOLD = 256 };
 
 /* --- what a thread waits for ---------------------------------------------------------------------- */
 
-enum wait_kind { WAIT_OTHER = 0, WAIT_POLL, WAIT_READ, WAIT_WRITE, WAIT_LOCK, WAIT_SHARED_LOCK, WAIT_ACCEPT, WAIT_SLEEP, WAIT_CHILD };
+enum wait_kind {
+	WAIT_OTHER = 0, WAIT_POLL, WAIT_READ, WAIT_WRITE, WAIT_LOCK, WAIT_SHARED_LOCK, WAIT_ACCEPT, WAIT_SLEEP, WAIT_CHILD,
+};
 
 static const struct { long nr; enum wait_kind kind; const char *text; bool fd; } calls[] = {
 #ifdef SYS_poll
@@ -170,7 +172,8 @@ static int add_thread(struct dl_left *l, const struct dl_left_proc *p, const str
 	if (holder == HOLDER_THREAD)
 		to->holder_text = describe(l, hp, ht);
 	else if (holder == HOLDER_BEFORE_FORK)
-		to->holder_text = dl_left_text("held the lock when this process was forked from it: nobody will give it back here");
+		to->holder_text = dl_left_text("held the lock when this process was forked from it: nobody will give it "
+					       "back here");
 	else if (holder == HOLDER_GONE)
 		to->holder_text = dl_left_text("thread %" PRIu32 ", which is gone, holds the lock", t->owner);
 	return holder && !to->holder_text ? -ENOMEM : 0;
@@ -248,10 +251,11 @@ static int dead_worker(struct dl_left *l)
 			continue;
 		dl_left_name(name, sizeof(name), p->pid, p->comm);
 		sig = WIFSIGNALED(p->exit_status) ? dl_log_signal(WTERMSIG(p->exit_status)) : NULL;
-		err = sig ? dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true, "process %s %s, and its parent has not waited for it", name,
-				       sig->tells) :
-			dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true, "process %s ended with status %#x, and its parent has not waited for it",
-				   name, (unsigned int)p->exit_status);
+		err = sig ? dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true,
+				       "process %s %s, and its parent has not waited for it", name, sig->tells) :
+			dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true,
+				   "process %s ended with status %#x, and its parent has not waited for it", name,
+				   (unsigned int)p->exit_status);
 		if (err)
 			return err;
 		if (sig && !l->fits) {
@@ -265,7 +269,8 @@ static int dead_worker(struct dl_left *l)
 		l->pm->has_status = true;
 		err = victim(l, p);
 		return err || sig ? err : dl_left_verdict(l, DL_DEATH_WORKER_EXIT, DL_PM_LIKELY, dl_left_text(
-			"process %s ended by itself with exit code %d, and its parent has not noticed", name, WEXITSTATUS(p->exit_status)));
+			"process %s ended by itself with exit code %d, and its parent has not noticed", name,
+			WEXITSTATUS(p->exit_status)));
 	}
 	return 0;
 }
@@ -274,7 +279,8 @@ static int dead_worker(struct dl_left *l)
 static bool knows_a_death_since(const struct dl_left *l, uint64_t start_ns)
 {
 	vec_for_each(&l->klog.events, ev)
-		if ((ev->kind == DL_KLOG_OOM || ev->kind == DL_KLOG_FAULT) && dl_left_is_python(ev->comm) && ev->boot_ns > start_ns)
+		if ((ev->kind == DL_KLOG_OOM || ev->kind == DL_KLOG_FAULT) && dl_left_is_python(ev->comm) &&
+		    ev->boot_ns > start_ns)
 			return l->klog.live;
 	return false;
 }
@@ -295,15 +301,17 @@ static int orphans(struct dl_left *l)
 	}
 	if (!first)
 		return 0;
-	err = dl_pm_fact(l->pm, NULL, 0, DL_PM_PROC, true, "%" PRIu64 " DataLoader worker%s without a trainer, the first is process %" PRIu32
-			 " (parent now: %" PRIu32 ")", cnt, cnt == 1 ? " is" : "s are", first->pid, first->ppid);
+	err = dl_pm_fact(l->pm, NULL, 0, DL_PM_PROC, true, "%" PRIu64 " DataLoader worker%s without a trainer, the first is "
+			 "process %" PRIu32 " (parent now: %" PRIu32 ")", cnt, cnt == 1 ? " is" : "s are", first->pid,
+			 first->ppid);
 	if (!err && l->pm->death == DL_DEATH_UNEXPLAINED)
 		err = victim(l, first);
 	/* What killed the trainer goes before what that left. */
 	return err ? err : dl_left_verdict(l, DL_DEATH_ORPHANED, l->fits || knows_a_death_since(l, first->start_ns) ?
 					   DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
-		"the trainer is gone and %" PRIu64 " of its workers still %s, holding %s of memory: process %" PRIu32 "%s", cnt,
-		cnt == 1 ? "lives" : "live", dl_fmt_bytes(buf, sizeof(buf), held), first->pid, cnt == 1 ? "" : " and others"));
+		"the trainer is gone and %" PRIu64 " of its workers still %s, holding %s of memory: process %" PRIu32 "%s",
+		cnt, cnt == 1 ? "lives" : "live", dl_fmt_bytes(buf, sizeof(buf), held), first->pid,
+		cnt == 1 ? "" : " and others"));
 }
 
 static bool moves(const struct dl_left_proc *p)
@@ -361,8 +369,8 @@ static int lost_lock(struct dl_left *l)
 			dl_left_name(name, sizeof(name), p->pid, p->comm);
 			if (holder == HOLDER_BEFORE_FORK)
 				return dl_left_verdict(l, DL_DEATH_HANG, DL_PM_LIKELY, dl_left_text(
-					"process %s waits for a lock that thread %" PRIu32 " (%s) of its parent held when it was forked: here "
-					"nobody will ever give it back", name, ht->tid, ht->comm));
+					"process %s waits for a lock that thread %" PRIu32 " (%s) of its parent held when it was "
+					"forked: here nobody will ever give it back", name, ht->tid, ht->comm));
 			return dl_left_verdict(l, DL_DEATH_HANG, DL_PM_LIKELY, dl_left_text(
 				"process %s waits for a lock whose holder, thread %" PRIu32 ", is gone", name, t->owner));
 		}
@@ -389,7 +397,8 @@ static int locked_up(struct dl_left *l)
 			"process %s waits for a lock of its own that nobody is left to give back: %s%s",
 			dl_left_name(name, sizeof(name), p->pid, p->comm),
 			p->threads.cnt == 1 ? "it has no other thread" : "all its threads wait so",
-			p->role == DL_ROLE_WORKER ? ". Most often another thread of the trainer held it when the worker was forked" : ""));
+			p->role != DL_ROLE_WORKER ? "" :
+			". Most often a thread of the trainer held it when the worker was forked"));
 	}
 	return 0;
 }
@@ -415,8 +424,9 @@ static int shared_lock(struct dl_left *l)
 		return 0;
 	err = victim(l, first);
 	return err ? err : dl_left_verdict(l, DL_DEATH_HANG, DL_PM_LIKELY, dl_left_text(
-		"%s%zu worker%s wait%s for a lock between processes, and nobody who lives has been seen to hold it: a process that died with "
-		"it leaves it locked", waiting > 1 ? "all " : "the ", waiting, waiting == 1 ? "" : "s", waiting == 1 ? "s" : ""));
+		"%s%zu worker%s wait%s for a lock between processes, and nobody who lives has been seen to hold it: a process "
+		"that died with it leaves it locked", waiting > 1 ? "all " : "the ", waiting, dl_left_s(waiting),
+		waiting == 1 ? "s" : ""));
 }
 
 static bool near_limit(uint64_t value, uint64_t limit)
@@ -454,16 +464,16 @@ static int lost_batch(struct dl_left *l)
 		else if (near_limit(p->maps, l->maps_limit))
 			why = "; a process is at its limit of memory mappings";
 	}
-	err = dl_pm_fact(l->pm, NULL, 0, DL_PM_PROC, true, "the trainer, process %" PRIu32 ", waits, and all %zu workers wait for something to "
-			 "do", trainer->pid, workers);
+	err = dl_pm_fact(l->pm, NULL, 0, DL_PM_PROC, true, "the trainer, process %" PRIu32 ", waits, and all %zu workers wait "
+			 "for something to do", trainer->pid, workers);
 	if (!err)
 		err = victim(l, trainer);
 	if (!err && !*why)
 		err = dl_pm_alternative(l->pm, DL_DEATH_HANG, "a stack of the trainer (py-spy dump), or a recording",
-					"the trainer waits for something other than a batch: another rank, the GPU, a lock of its own");
+					"the trainer waits for something other than a batch: another rank, the GPU, a lock");
 	return err ? err : dl_left_verdict(l, DL_DEATH_BATCH_LOST, *why ? DL_PM_LIKELY : DL_PM_POSSIBLE, dl_left_text(
-		"a batch was lost on its way: the trainer, process %" PRIu32 ", waits for ever and its %zu worker%s nothing to do%s",
-		trainer->pid, workers, workers == 1 ? " has" : "s have", why));
+		"a batch was lost on its way: the trainer, process %" PRIu32 ", waits for ever and its %zu worker%s nothing to "
+		"do%s", trainer->pid, workers, workers == 1 ? " has" : "s have", why));
 }
 
 /* One that is neither idle nor at work: the trainer waits for its batch. */
@@ -492,19 +502,23 @@ static int stuck_worker(struct dl_left *l)
 static int idle_trainer(struct dl_left *l)
 {
 	const struct dl_left_proc *trainer = l->procs.v;
-	_cleanup_free_ char *what = trainer->threads.cnt ? describe(l, trainer, trainer->threads.v) : dl_left_text("not to be seen");
+	_cleanup_free_ char *what = NULL;
 	int err;
 
+	what = trainer->threads.cnt ? describe(l, trainer, trainer->threads.v) : dl_left_text("not to be seen");
 	if (!what)
 		return -ENOMEM;
 	err = victim(l, trainer);
 	return err ? err : dl_left_verdict(l, DL_DEATH_HANG, DL_PM_POSSIBLE, dl_left_text(
-		"nothing of the run moves: process %" PRIu32 " is %s. It may also only be slow: ask again in a minute", trainer->pid, what));
+		"nothing of the run moves: process %" PRIu32 " is %s. It may also only be slow: ask again in a minute",
+		trainer->pid, what));
 }
 
 static int judge_still(struct dl_left *l)
 {
-	static int (*const steps[])(struct dl_left *) = { lost_lock, locked_up, shared_lock, lost_batch, stuck_worker, idle_trainer };
+	static int (*const steps[])(struct dl_left *) = {
+		lost_lock, locked_up, shared_lock, lost_batch, stuck_worker, idle_trainer,
+	};
 	int err = in_state(l, 'T', ". Continue it with: kill -CONT", DL_PM_CERTAIN);
 
 	if (!err)
@@ -524,8 +538,9 @@ static int goes_on(struct dl_left *l, const struct dl_left_proc *moving)
 	int err = 0;
 
 	if (spins)
-		err = dl_pm_alternative(l->pm, DL_DEATH_HANG, "the same question in a minute, a stack of the trainer (py-spy dump), or a recording",
-					"it spins: a trainer that waits for its GPU or for another rank uses a CPU and does not move");
+		err = dl_pm_alternative(l->pm, DL_DEATH_HANG, "the same question in a minute, or a stack of the trainer "
+					"(py-spy dump), or a recording", "it spins: a trainer that waits for its GPU or for "
+					"another rank uses a CPU and does not move");
 	return err ? err : dl_left_verdict(l, DL_DEATH_NONE, spins ? DL_PM_POSSIBLE : DL_PM_LIKELY, dl_left_text(
 		"the run goes on: process %" PRIu32 " (%s) used a CPU while it was looked at", moving->pid, moving->comm));
 }
@@ -538,7 +553,8 @@ int dl_left_judge_tree(struct dl_left *l)
 	if (!l->procs.cnt) {
 		if (!l->o->pid)
 			return 0;
-		return dl_pm_note(l->pm, "there is no process %" PRIu32 " any more: /proc remembers nothing of the dead", l->o->pid);
+		return dl_pm_note(l->pm, "there is no process %" PRIu32 " any more: /proc remembers nothing of the dead",
+				  l->o->pid);
 	}
 	err = add_all(l);
 	if (!err)

@@ -89,6 +89,12 @@ int dl_left_judge_klog(struct dl_left *l);		/* leftovers_klog.c */
 int dl_left_judge_output(struct dl_left *l);		/* leftovers_judge.c */
 int dl_left_conclude(struct dl_left *l);
 
+/* Of a word for cnt things. */
+static inline const char *dl_left_s(uint64_t cnt)
+{
+	return cnt == 1 ? "" : "s";
+}
+
 /* The process that was asked about lives. */
 static inline bool dl_left_lives(const struct dl_left *l)
 {

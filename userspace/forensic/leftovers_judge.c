@@ -21,11 +21,13 @@ static const struct {
 	{ DL_DEATH_SHM_UNLINKED, "somebody removed the objects in /dev/shm", "the journal of systemd-logind, or a recording",
 	  "which process removed them" },
 	{ DL_DEATH_MAPPED_FILE_TRUNCATED, "a data file became shorter while it was mapped",
-	  "the times and sizes of the data files, a core file, or a recording", "the file, and how far beyond its end the read was" },
-	{ DL_DEATH_MAPPED_FILESYSTEM_FULL, "the file system of a mapped file was full", "df of the data, a core file, or a recording",
-	  "the file, and how full its file system was" },
+	  "the times and sizes of the data files, a core file, or a recording",
+	  "the file, and how far beyond its end the read was" },
+	{ DL_DEATH_MAPPED_FILESYSTEM_FULL, "the file system of a mapped file was full",
+	  "df of the data, a core file, or a recording", "the file, and how full its file system was" },
 	{ DL_DEATH_HUGEPAGES_EXHAUSTED, "no huge page was left", "the kernel log of the time (dmesg)", "the mapping" },
-	{ DL_DEATH_MEMORY_FAILURE, "the hardware reported bad memory", "the kernel log of the time (dmesg)", "the code of the signal" },
+	{ DL_DEATH_MEMORY_FAILURE, "the hardware reported bad memory", "the kernel log of the time (dmesg)",
+	  "the code of the signal" },
 	{ DL_DEATH_MAPPED_FILE_ERROR, "a mapped file could not be read", "the kernel log of the time (dmesg), or a recording",
 	  "the file and the error of its disk" },
 	{ DL_DEATH_OOM_CGROUP, "the memory limit of a container or job was hit",
@@ -35,17 +37,19 @@ static const struct {
 	  "the memory of each worker up to the end and its growth a batch" },
 	{ DL_DEATH_KILLED_BY, "another process sent the signal", "the log of the scheduler, of systemd, or a recording",
 	  "who sent the signal: its name, its number, its parent" },
-	{ DL_DEATH_SEGFAULT, "a program error", "a core file, or a recording", "the address, the library and the native stack" },
+	{ DL_DEATH_SEGFAULT, "a program error", "a core file, or a recording",
+	  "the address, the library and the native stack" },
 	{ DL_DEATH_ABORT, "the program gave itself up", "the line before it in the output, a core file, or a recording",
 	  "the native stack of who gave up" },
 	{ DL_DEATH_FD_LIMIT, "no descriptor was left", "ls /proc/PID/fd | wc -l while it trains, or a recording",
 	  "the call that failed, and how many descriptors were open" },
 	{ DL_DEATH_MAP_COUNT_LIMIT, "no memory mapping was left", "wc -l /proc/PID/maps while it trains, or a recording",
 	  "the call that failed, and how many mappings there were" },
-	{ DL_DEATH_PROCESS_LIMIT, "no new process or thread was allowed", "pids.events of the control group, ulimit -u, or a recording",
-	  "the call that failed, and the counts" },
+	{ DL_DEATH_PROCESS_LIMIT, "no new process or thread was allowed",
+	  "pids.events of the control group, ulimit -u, or a recording", "the call that failed, and the counts" },
 	{ DL_DEATH_DISK_FULL, "a disk was full", "df, or a recording", "the file, and the call that failed" },
-	{ DL_DEATH_BATCH_LOST, "a batch was lost on its way", "a recording", "the call that failed in the thread that was to send it" },
+	{ DL_DEATH_BATCH_LOST, "a batch was lost on its way", "a recording",
+	  "the call that failed in the thread that was to send it" },
 	{ DL_DEATH_HANG, "threads wait for each other", "dlbpf postmortem --pid of the trainer while it hangs, or a recording",
 	  "since when each thread waits, and who last held the lock" },
 	{ DL_DEATH_TIMEOUT, "somebody gave up waiting", "a recording", "what the one who was waited for did instead" },
@@ -79,7 +83,9 @@ char *dl_left_text(const char *fmt, ...)
 
 bool dl_left_is_python(const char *comm)
 {
-	static const char *const names[] = { "python", "pt_", "torchrun", "ipython", "jupyter", "accelerate", "deepspeed", "ray::" };
+	static const char *const names[] = {
+		"python", "pt_", "torchrun", "ipython", "jupyter", "accelerate", "deepspeed", "ray::",
+	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strncmp(comm, names[i], strlen(names[i])))
@@ -173,8 +179,9 @@ static int say_nothing(struct dl_left *l)
 		return dl_pm_set(&l->pm->text, l->pm->claims.cnt ?
 				 "The output tells that something died, not of what, and nothing else that is left here does." :
 				 "Nothing that is left on this machine tells of a death.");
-	return dl_pm_set(&l->pm->text, "%s%s. %d causes fit that, and nothing that is left on this machine decides between them.",
-			 sig ? "A process " : "The output tells of an error", sig ? sig->tells : "", count_bits(l->fits));
+	return dl_pm_set(&l->pm->text, "%s%s. %d causes fit that, and nothing that is left on this machine decides between "
+			 "them.", sig ? "A process " : "The output tells of an error", sig ? sig->tells : "",
+			 count_bits(l->fits));
 }
 
 static int other_causes(struct dl_left *l)

@@ -40,7 +40,8 @@ static bool is_of_run(const struct dl_left *l, const struct dl_klog_event *ev)
 	if (dl_left_proc(l, ev->pid))
 		return true;
 	vec_for_each(&l->groups, g)
-		if (!l->own_groups && strcmp(g->path, "/") && ev->kind == DL_KLOG_OOM && ev->oom.cgroup && !strcmp(ev->oom.cgroup, g->path))
+		if (!l->own_groups && strcmp(g->path, "/") && ev->kind == DL_KLOG_OOM && ev->oom.cgroup &&
+		    !strcmp(ev->oom.cgroup, g->path))
 			return true;
 	return false;
 }
@@ -52,8 +53,8 @@ static enum match match_of(const struct dl_left *l, const struct dl_klog_event *
 	/* An id that the output names may be an inner one, and be anybody's out here; --pid is of out here. */
 	if (ev->pid && names_pid(l, ev->pid) && (python || ev->pid == l->o->pid))
 		return MATCH_ID;
-	/* They name nobody: only where the output knows of such a death. */
-	if (ev->kind == DL_KLOG_FORK_REJECTED || ev->kind == DL_KLOG_DAEMON_KILL)
+	/* Where they name nobody: only if the output knows of such a death. */
+	if (ev->kind == DL_KLOG_FORK_REJECTED || (ev->kind == DL_KLOG_DAEMON_KILL && !ev->pid))
 		return l->fits ? MATCH_NAME : MATCH_NONE;
 	if (!python)
 		return MATCH_NONE;
@@ -105,7 +106,9 @@ static int64_t wall_of(const struct dl_left *l, const struct dl_klog_event *ev)
 
 static int add_fact(struct dl_left *l, const struct dl_klog_event *ev, bool decides)
 {
-	struct dl_pm_who who = { .pid = ev->pid, .tid = ev->pid, .index = -1, .name = (char *)(ev->comm[0] ? ev->comm : NULL) };
+	struct dl_pm_who who = {
+		.pid = ev->pid, .tid = ev->pid, .index = -1, .name = (char *)(ev->comm[0] ? ev->comm : NULL),
+	};
 	int err = dl_pm_fact(l->pm, ev->pid || ev->comm[0] ? &who : NULL, ev->boot_ns, DL_PM_KERNEL_LOG, decides,
 			     "kernel log: %s", ev->text);
 
@@ -168,7 +171,6 @@ static int oom_numbers(struct dl_left *l, const struct dl_klog_oom *o)
 		{ "cgroup.shmem", "of that shared memory, /dev/shm too", o->group_shmem },
 		{ "cgroup.pgtables", "of that page tables", o->group_pgtables },
 		{ "cgroup.swap", "swapped out", o->group_swap },
-		{ "cgroup.limit-hits", "times the limit was hit", o->failcnt },
 		{ "host.total", "memory of the machine", o->host_total },
 		{ "host.available", "free on the machine", o->host_free },
 		{ "host.shmem", "shared memory on the machine", o->host_shmem },
@@ -179,8 +181,11 @@ static int oom_numbers(struct dl_left *l, const struct dl_klog_oom *o)
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(numbers); i++)
 		if (numbers[i].value != DL_KLOG_UNKNOWN)
-			err = dl_left_number(l, numbers[i].id, numbers[i].label, numbers[i].value,
-					     strcmp(numbers[i].id, "cgroup.limit-hits") ? DL_PM_BYTES : DL_PM_CNT, DL_PM_KERNEL_LOG);
+			err = dl_left_number(l, numbers[i].id, numbers[i].label, numbers[i].value, DL_PM_BYTES,
+					     DL_PM_KERNEL_LOG);
+	if (!err && o->failcnt != DL_KLOG_UNKNOWN)
+		err = dl_left_number(l, "cgroup.limit-hits", "times the limit was hit", o->failcnt, DL_PM_CNT,
+				     DL_PM_KERNEL_LOG);
 	return err;
 }
 
@@ -258,6 +263,9 @@ static enum dl_pm_confidence confidence_of(const struct dl_left *l, const struct
 	/* Of a core: what it died of, and not why. */
 	if (match == MATCH_ID && ev->kind != DL_KLOG_DUMPED)
 		return DL_PM_CERTAIN;
+	/* It may be another process of another day, unless the output itself allows nothing else. */
+	if (match == MATCH_OTHER_ID || (ev->kind == DL_KLOG_DAEMON_KILL && !ev->pid))
+		return l->fits == UINT64_C(1) << death_of(ev) ? DL_PM_LIKELY : DL_PM_POSSIBLE;
 	/* Its number and its name may be anybody's, unless the output knows of such a death. */
 	return match == MATCH_ID || l->fits || ev->kind == DL_KLOG_OOM || ev->kind == DL_KLOG_FAULT ? DL_PM_LIKELY :
 		DL_PM_POSSIBLE;
@@ -304,7 +312,7 @@ static const struct dl_klog_event *first_of_crash(const struct dl_left *l, const
 	return first;
 }
 
-/* The event that decides: the one of the very process, else the first of the last crash of a Python program. */
+/* The event that decides: of the very process, else of a Python program; the first of the last crash. */
 static const struct dl_klog_event *pick(const struct dl_left *l, enum match *ret_match, size_t *ret_same)
 {
 	const struct dl_klog_event *best = NULL;
@@ -318,13 +326,13 @@ static const struct dl_klog_event *pick(const struct dl_left *l, enum match *ret
 		if (!match || !dl_left_allows(l, death))
 			continue;
 		*ret_same += 1;
-		/* The first of the very process; of others the last. A signal that coredump saw is the end of a fault. */
-		if (match > *ret_match || (match == *ret_match && match != MATCH_ID && ev->kind != DL_KLOG_DUMPED)) {
+		/* A signal that coredump saw is the end of a fault. */
+		if (match > *ret_match || (match == *ret_match && ev->kind != DL_KLOG_DUMPED)) {
 			*ret_match = match;
 			best = ev;
 		}
 	}
-	return best && *ret_match != MATCH_ID ? first_of_crash(l, best, *ret_match) : best;
+	return best ? first_of_crash(l, best, *ret_match) : NULL;
 }
 
 static int notes_on_oom(struct dl_left *l, const struct dl_klog_oom *o)
@@ -332,8 +340,8 @@ static int notes_on_oom(struct dl_left *l, const struct dl_klog_oom *o)
 	char buf[16];
 
 	if (o->memcg && o->usage != DL_KLOG_UNKNOWN && known(o->group_shmem) > o->usage / 2)
-		return dl_pm_note(l->pm, "%s of the group's memory is shared memory: batches in /dev/shm count towards the limit, and so "
-				  "does memory that CUDA pins, whose blocks PyTorch rounds up to powers of two",
+		return dl_pm_note(l->pm, "%s of the group's memory is shared memory: batches in /dev/shm count towards the "
+				  "limit, and so does memory that CUDA pins, whose blocks PyTorch rounds up to powers of two",
 				  dl_fmt_bytes(buf, sizeof(buf), o->group_shmem));
 	return 0;
 }
@@ -364,10 +372,12 @@ static int decide(struct dl_left *l)
 		err = err ? err : notes_on_oom(l, &ev->oom);
 	}
 	if (!err && match == MATCH_OTHER_ID)
-		err = dl_pm_note(l->pm, "the output names process %" PRIu32 ", the kernel log %" PRIu32 ": they are the same one if the run "
-				 "was in a container, whose processes have numbers of their own", l->pid, ev->pid);
+		err = dl_pm_note(l->pm, "the output names process %" PRIu32 ", the kernel log %" PRIu32 ": they are the same "
+				 "one if the run was in a container, whose processes have numbers of their own", l->pid,
+				 ev->pid);
 	if (!err && match == MATCH_NAME && !l->o->pid && !l->fits)
-		err = dl_pm_note(l->pm, "nobody was asked about: of the kernel log the last crash of a Python program was taken");
+		err = dl_pm_note(l->pm, "nobody was asked about: of the kernel log the last crash of a Python program was "
+				 "taken");
 	if (!err && match != MATCH_ID && same > 1)
 		err = dl_pm_note(l->pm, "the kernel log has %zu deaths that fit; the first of the last crash was taken", same);
 	return err;
@@ -402,7 +412,8 @@ static int add_context(struct dl_left *l)
 static int io_verdict(struct dl_left *l)
 {
 	vec_for_each(&l->klog.events, ev) {
-		if ((ev->kind != DL_KLOG_IO_ERROR && ev->kind != DL_KLOG_FS_GONE) || !(l->fits & DL_DEATH_BIT(MAPPED_FILE_ERROR)))
+		if ((ev->kind != DL_KLOG_IO_ERROR && ev->kind != DL_KLOG_FS_GONE) ||
+		    !(l->fits & DL_DEATH_BIT(MAPPED_FILE_ERROR)))
 			continue;
 		return dl_left_verdict(l, DL_DEATH_MAPPED_FILE_ERROR, DL_PM_POSSIBLE, dl_left_text(
 			"a disk or a file system failed, which ends who reads a mapped file of it: %s", ev->text));
@@ -421,8 +432,8 @@ static int absence_verdict(struct dl_left *l)
 	if (!l->klog.complete || l->sig != SIGKILL || !l->fits)
 		return 0;
 	return dl_left_verdict(l, DL_DEATH_KILLED_BY, DL_PM_POSSIBLE, dl_left_text(
-		"somebody sent SIGKILL: the kernel log of this machine goes back to its start and has no kill for want of memory, so "
-		"if the run was on this machine, another process did it"));
+		"somebody sent SIGKILL: the kernel log of this machine goes back to its start and has no kill for want of "
+		"memory, so if the run was on this machine, another process did it"));
 }
 
 int dl_left_judge_klog(struct dl_left *l)
@@ -439,8 +450,10 @@ int dl_left_judge_klog(struct dl_left *l)
 	if (!err)
 		err = add_context(l);
 	if (!err && l->klog.live && l->klog.events.cnt)
-		err = dl_pm_note(l->pm, "times of the kernel log are near ones: its clock is not corrected as the machine's is");
+		err = dl_pm_note(l->pm, "times of the kernel log are near ones: its clock is not corrected as the machine's "
+				 "is");
 	if (!err && l->klog.live && !l->klog.complete)
-		err = dl_pm_note(l->pm, "the kernel log does not go back to the start of the machine: older lines were overwritten");
+		err = dl_pm_note(l->pm, "the kernel log does not go back to the start of the machine: older lines were "
+				 "overwritten");
 	return err;
 }

@@ -273,7 +273,8 @@ static bool is_worker(const struct dl_left *l, uint32_t pid)
 	struct dl_status status;
 	struct dl_stat st;
 
-	return fd >= 0 && !dl_proc_status(fd, 0, &status) && !dl_proc_stat(fd, 0, &st) && looks_like_worker(fd, &status, st.comm);
+	return fd >= 0 && !dl_proc_status(fd, 0, &status) && !dl_proc_stat(fd, 0, &st) &&
+	       looks_like_worker(fd, &status, st.comm);
 }
 
 /* A worker's parent is the trainer, or its fork server: both are of the worker's own program. */

@@ -170,8 +170,9 @@ static int tell_objects(struct dl_left *l)
 
 	if (s->dead_cnt)
 		err = dl_pm_fact(l->pm, NULL, 0, DL_PM_SHM, false,
-				 "%" PRIu64 " object%s of PyTorch in /dev/shm ha%s a dead owner and hold%s %s: nobody will remove %s",
-				 s->dead_cnt, s->dead_cnt == 1 ? "" : "s", s->dead_cnt == 1 ? "s" : "ve", s->dead_cnt == 1 ? "s" : "",
+				 "%" PRIu64 " object%s of PyTorch in /dev/shm ha%s a dead owner and hold%s %s: nobody will "
+				 "remove %s", s->dead_cnt, dl_left_s(s->dead_cnt), s->dead_cnt == 1 ? "s" : "ve",
+				 s->dead_cnt == 1 ? "s" : "",
 				 s->dead_bytes ? dl_fmt_bytes(a, sizeof(a), s->dead_bytes) : "no memory",
 				 s->dead_cnt == 1 ? "it" : "them");
 	if (!err && s->dead_bytes)
@@ -179,26 +180,28 @@ static int tell_objects(struct dl_left *l)
 	if (err || !s->known)
 		return err;
 	return dl_pm_fact(l->pm, NULL, 0, DL_PM_SHM, false, "/dev/shm is %s large and %s of it are used, now%s",
-			  s->total ? dl_fmt_bytes(a, sizeof(a), s->total) : "without limit", dl_fmt_bytes(b, sizeof(b), s->used),
-			  s->total && s->total <= DEFAULT_SIZE ? ": 64 MiB is what a container gets when nobody says more" : "");
+			  s->total ? dl_fmt_bytes(a, sizeof(a), s->total) : "without limit",
+			  dl_fmt_bytes(b, sizeof(b), s->used), s->total && s->total <= DEFAULT_SIZE ?
+			  ": 64 MiB is what a container gets when nobody says more" : "");
 }
 
 static int hollow_verdict(struct dl_left *l)
 {
 	const struct dl_left_shm *s = &l->shm;
 	const bool named = l->pid && l->pid == s->hollow_pid;
+	const uint64_t each = s->hollow_want / s->hollow_cnt;
 	char want[16];
 	struct dl_pm_who who = { .pid = 0, .nspid = s->hollow_pid, .role = DL_ROLE_WORKER, .index = -1 };
 	int err = dl_pm_fact(l->pm, &who, 0, DL_PM_SHM, true,
-			     "%" PRIu64 " object%s in /dev/shm ha%s a size, %s in all, and not one block: PyTorch made %s and then got "
-			     "no room", s->hollow_cnt, s->hollow_cnt == 1 ? "" : "s", s->hollow_cnt == 1 ? "s" : "ve",
+			     "%" PRIu64 " object%s in /dev/shm ha%s a size, %s in all, and not one block: PyTorch made %s and "
+			     "then got no room", s->hollow_cnt, dl_left_s(s->hollow_cnt), s->hollow_cnt == 1 ? "s" : "ve",
 			     dl_fmt_bytes(want, sizeof(want), s->hollow_want), s->hollow_cnt == 1 ? "it" : "them");
 
 	if (err)
 		return err;
 	vec_last(&l->pm->facts)->wall_ns = (int64_t)s->hollow_wall_ns;
-	err = dl_pm_estimate(l->pm, "batch.bytes", "a batch, or its largest tensor", s->hollow_want / s->hollow_cnt, DL_PM_BYTES, DL_PM_SHM,
-			     "mean size of %" PRIu64 " object%s that got no memory", s->hollow_cnt, s->hollow_cnt == 1 ? "" : "s");
+	err = dl_pm_estimate(l->pm, "batch.bytes", "a batch, or its largest tensor", each, DL_PM_BYTES, DL_PM_SHM,
+			     "mean size of %" PRIu64 " object%s that got no memory", s->hollow_cnt, dl_left_s(s->hollow_cnt));
 	if (err)
 		return err;
 	/* Somebody who lives and waits: that is for leftovers_hang.c. */
@@ -206,7 +209,7 @@ static int hollow_verdict(struct dl_left *l)
 		return 0;
 	return dl_left_verdict(l, DL_DEATH_SHM_FULL, DL_PM_LIKELY, dl_left_text(
 		"/dev/shm had no room for a batch: process %" PRIu32 "%s left an object of %s there that never got any memory",
-		s->hollow_pid, named ? ", which the output names," : "", dl_fmt_bytes(want, sizeof(want), s->hollow_want / s->hollow_cnt)));
+		s->hollow_pid, named ? ", which the output names," : "", dl_fmt_bytes(want, sizeof(want), each)));
 }
 
 int dl_left_judge_shm(struct dl_left *l)
