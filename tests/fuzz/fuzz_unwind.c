@@ -38,7 +38,7 @@ static bool code_at(void *arg, uint64_t addr, const struct dl_elf **ret_elf, uin
 
 static void unwind_at(uint16_t machine, uint64_t off)
 {
-	const struct dl_unwind_ops ops = { read_stack, code_at, NULL };
+	const struct dl_unwind_ops ops = { .read = read_stack, .code = code_at };
 	struct dl_unwinder *u = dl_unwinder_new();
 	struct dl_frame frames[FRAMES];
 	struct dl_unwind_regs regs;

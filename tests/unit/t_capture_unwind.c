@@ -106,7 +106,7 @@ static bool code_own(void *arg, uint64_t addr, const struct dl_elf **ret_elf, ui
 	return o != NULL;
 }
 
-static const struct dl_unwind_ops own = { read_own, code_own, NULL };
+static const struct dl_unwind_ops own = { .read = read_own, .code = code_own };
 
 static void regs_of(struct dl_unwind_regs *ret, const ucontext_t *uc)
 {

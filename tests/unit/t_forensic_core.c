@@ -3,6 +3,7 @@
 #include "unit/test.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -368,6 +369,48 @@ TEST(what_glibc_says)
 	CHECK_EQ(pm->death, DL_DEATH_ABORT);
 	CHECK_HAS(pm->text, core->abort_text);
 	CHECK_HAS(pm->text, "called from t_free+0x");
+	end(core, pm);
+}
+
+/* What "throw std::runtime_error(...)" is compiled to, without a C++ compiler. */
+static struct {
+	void *(*allocate)(size_t sz);
+	void (*construct)(void *object, const char *text);
+	void (*throw)(void *object, void *type, void (*destroy)(void *object));
+	void (*destroy)(void *object);
+	void *type;
+} cxx;
+
+PLACE static int t_throw(int arg)
+{
+	void *object = cxx.allocate(16);
+
+	cxx.construct(object, "the ring is broken");
+	cxx.throw(object, cxx.type, cxx.destroy);
+	return arg;
+}
+
+TEST(exception_that_nobody_catches)
+{
+	void *lib = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL);
+	struct dl_core *core;
+	struct dl_postmortem *pm;
+
+	if (!lib)
+		SKIP("no libstdc++.so.6 here");
+	*(void **)&cxx.allocate = dlsym(lib, "__cxa_allocate_exception");
+	*(void **)&cxx.construct = dlsym(lib, "_ZNSt13runtime_errorC1EPKc");
+	*(void **)&cxx.throw = dlsym(lib, "__cxa_throw");
+	*(void **)&cxx.destroy = dlsym(lib, "_ZNSt13runtime_errorD1Ev");
+	cxx.type = dlsym(lib, "_ZTISt13runtime_error");
+	CHECK(cxx.allocate && cxx.construct && cxx.throw && cxx.destroy && cxx.type);
+	core = core_of(t_throw, 1);
+	pm = post_mortem(core);
+	CHECK_EQ(pm->death, DL_DEATH_ABORT);
+	CHECK_STR(core->exception, "std::runtime_error");
+	CHECK_STR(core->exception_text, "the ring is broken");
+	CHECK_HAS(pm->text, "std::runtime_error \"the ring is broken\", thrown by t_throw+0x");
+	CHECK(fact_with(pm, "the ring is broken"));
 	end(core, pm);
 }
 

@@ -68,7 +68,7 @@ int64_t dl_fault_unwind(const struct dl_fault_stack *fs, const struct dl_space *
 			struct dl_frame frames[DL_FAULT_FRAMES_MAX], enum dl_stack_end *ret_end)
 {
 	struct view v = { .fs = fs, .sp = sp, .files = files };
-	const struct dl_unwind_ops ops = { read_stack, code_at, &v };
+	const struct dl_unwind_ops ops = { .read = read_stack, .code = code_at, .arg = &v };
 	struct dl_unwind_regs regs;
 	struct dl_unwinder *u;
 	size_t cnt;

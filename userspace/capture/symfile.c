@@ -136,7 +136,7 @@ int dl_symfile_known(const struct dl_symfile *f, uint64_t off, const char **ret_
 	return 1;
 }
 
-static char *readable(struct dl_symfiles *fs, const char *name)
+char *dl_symfiles_readable(struct dl_symfiles *fs, const char *name)
 {
 	if (!strncmp(name, "_Z", 2) && !fs->demangle_tried) {
 		/* Not linked: the program does without it, and without C++. */
@@ -172,7 +172,7 @@ static int remember(struct dl_symfiles *fs, struct dl_symfile *f, uint64_t off,
 		if (!sym)
 			return -ENOMEM;
 		sym->start = q->value;
-		sym->name = readable(fs, name);
+		sym->name = dl_symfiles_readable(fs, name);
 		if (!sym->name) {
 			f->names.cnt--;
 			return -ENOMEM;

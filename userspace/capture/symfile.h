@@ -52,6 +52,9 @@ int64_t dl_symfiles_get(struct dl_symfiles *fs, int proc_fd, const struct dl_map
 /* A file that is open already, and that is looked for by its index only; takes fd over. Index, or -ENOMEM. */
 int64_t dl_symfiles_add(struct dl_symfiles *fs, int fd);
 
+/* A C++ name as people write it, or a copy of it where that is not to be had; NULL no memory. */
+char *dl_symfiles_readable(struct dl_symfiles *fs, const char *name);
+
 /* Is the function at this offset known? 1: yes, in *ret_name (NULL: there is none) and how far
  * into it; 0: it has to be looked up. */
 int dl_symfile_known(const struct dl_symfile *f, uint64_t off, const char **ret_name,

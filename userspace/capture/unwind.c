@@ -565,6 +565,8 @@ size_t dl_unwind(struct dl_unwinder *u, const struct dl_unwind_regs *regs, const
 		s.frame = &frames[cnt++];
 		*s.frame = (struct dl_frame){ .pc = s.regs.pc, .sp = dl_unwind_sp(&s.regs), .how = (uint8_t)how,
 					      .exact = how == DL_FRAME_REGS || how == DL_FRAME_SIGNAL };
+		if (ops->visit)
+			ops->visit(ops->arg, cnt - 1, &s.regs);
 		end = dl_now_ns() >= deadline ? (int)DL_STACK_TIME : next(&s, &how);
 	}
 	if (ret_end)

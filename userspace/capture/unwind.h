@@ -65,6 +65,8 @@ struct dl_unwind_ops {
 	/* What is mapped at a code address: false nothing executable; *ret_elf NULL no file, or none that can
 	 * be read; *ret_vaddr the address as the file has it. */
 	bool (*code)(void *arg, uint64_t addr, const struct dl_elf **ret_elf, uint64_t *ret_vaddr);
+	/* Each frame as it is found, with what is known of its registers; NULL: not wanted. */
+	void (*visit)(void *arg, size_t frame, const struct dl_unwind_regs *regs);
 	void *arg;
 };
 

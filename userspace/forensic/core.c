@@ -355,6 +355,8 @@ void dl_core_free(struct dl_core *core)
 	free_texts(core->missing.v, core->missing.cnt);
 	free_texts(core->changed.v, core->changed.cnt);
 	free(core->abort_text);
+	free(core->exception);
+	free(core->exception_text);
 	free(core->program);
 	free(core->cmdline);
 	free(core->path);

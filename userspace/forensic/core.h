@@ -70,6 +70,8 @@ struct dl_core {
 	struct dl_core_signal first;	/* that a handler was called for, which raised it again; sig 0: there is none */
 	uint32_t handler_frames;	/* frames of that handler, which are left out */
 	char *abort_text;	/* what glibc said when it gave up; NULL nothing */
+	char *exception;	/* type of the C++ exception that nobody caught; NULL none, or not found */
+	char *exception_text;	/* its message; NULL none found */
 	uint64_t page_sz;
 	uint64_t map_cnt;	/* mappings of memory, files or not */
 	uint64_t thread_cnt;	/* threads it had; those read may be fewer */

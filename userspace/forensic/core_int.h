@@ -97,4 +97,7 @@ int dl_core_stacks(struct dl_core_reading *r);
 /* What glibc said before it called abort(). 0 or -ENOMEM. */
 int dl_core_find_abort(struct dl_core_reading *r);
 
+/* The exception that __cxa_throw() was called for, by the registers of its frame. 0 or -ENOMEM. */
+int dl_core_find_exception(struct dl_core_reading *r, const struct dl_unwind_regs *regs);
+
 #endif

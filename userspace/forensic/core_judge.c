@@ -268,10 +268,15 @@ static void judge_abort(struct dl_core_judging *j)
 {
 	const struct dl_core_frame *threw = frame_named(j->thread, "__cxa_throw");
 	const struct dl_core_frame *end = j->thread->frames.v + j->thread->frames.cnt;
+	const char *said = j->core->exception_text;
 	char buf[FRAME_TEXT];
 
 	if (j->core->abort_text)
 		verdict(j, DL_DEATH_ABORT, DL_PM_CERTAIN, true, "gave itself up: \"%s\"", j->core->abort_text);
+	else if (threw && threw + 1 < end && j->core->exception)
+		verdict(j, DL_DEATH_ABORT, DL_PM_CERTAIN, false, "gave itself up for a C++ exception that nobody caught: %s%s%s%s, "
+			"thrown by %s", j->core->exception, said ? " \"" : "", said ? said : "", said ? "\"" : "",
+			dl_core_frame_text(threw + 1, buf, sizeof(buf)));
 	else if (threw && threw + 1 < end)
 		verdict(j, DL_DEATH_ABORT, DL_PM_CERTAIN, false, "gave itself up for a C++ exception that nobody caught, thrown by %s",
 			dl_core_frame_text(threw + 1, buf, sizeof(buf)));

@@ -179,23 +179,6 @@ static bool find_code(struct dl_core_reading *r, uint64_t addr, struct code *ret
 
 /* --- unwinding --------------------------------------------------------------------------------- */
 
-static bool read_memory(void *arg, uint64_t addr, void *buf, size_t sz)
-{
-	return !dl_core_mem(arg, addr, buf, sz);
-}
-
-static bool code_at(void *arg, uint64_t addr, const struct dl_elf **ret_elf, uint64_t *ret_vaddr)
-{
-	struct code c;
-
-	*ret_elf = NULL;
-	if (!find_code(arg, addr, &c))
-		return false;
-	if (c.file && dl_elf_vaddr(&c.file->elf, c.off, ret_vaddr))
-		*ret_elf = &c.file->elf;
-	return true;
-}
-
 /* A frame whose function's name is looked up when all stacks are known: a file's symbols are read once. */
 struct pending { struct dl_symfile *file; uint64_t off; uint32_t thread, frame; bool back; };
 
@@ -205,8 +188,32 @@ struct work {
 	struct dl_unwind_ops ops;
 	uint64_t deadline;
 	struct dl_frame frames[FRAMES_MAX];
+	struct dl_unwind_regs regs[FRAMES_MAX];	/* of the dying thread's frames */
+	size_t first;		/* of which those from here on are told */
 	DL_VEC(struct pending) pending;
 };
+
+static bool read_memory(void *arg, uint64_t addr, void *buf, size_t sz)
+{
+	return !dl_core_mem(((struct work *)arg)->r, addr, buf, sz);
+}
+
+static bool code_at(void *arg, uint64_t addr, const struct dl_elf **ret_elf, uint64_t *ret_vaddr)
+{
+	struct code c;
+
+	*ret_elf = NULL;
+	if (!find_code(((struct work *)arg)->r, addr, &c))
+		return false;
+	if (c.file && dl_elf_vaddr(&c.file->elf, c.off, ret_vaddr))
+		*ret_elf = &c.file->elf;
+	return true;
+}
+
+static void keep_regs(void *arg, size_t frame, const struct dl_unwind_regs *regs)
+{
+	((struct work *)arg)->regs[frame] = *regs;
+}
 
 static int add_frame(struct work *w, struct dl_core_thread *t, const struct dl_frame *f)
 {
@@ -320,13 +327,18 @@ static int dying_stack(struct work *w)
 {
 	struct dl_core *core = w->r->core;
 	struct dl_core_thread *t = &core->threads.v[0];
-	size_t cnt = unwind(w, t), from = find_handler(w, cnt);
+	size_t cnt, from;
 
+	w->ops.visit = keep_regs;
+	cnt = unwind(w, t);
+	from = find_handler(w, cnt);
 	core->handler_frames = (uint32_t)from;
 	if (!from && core->last.code <= 0 && is_fault(core->last.sig, 1) && scan_for_handler(w, t->sp)) {
 		core->handler_frames = (uint32_t)cnt;
 		cnt = unwind(w, t);
 	}
+	w->ops.visit = NULL;
+	w->first = from;
 	return set_frames(w, t, w->frames + from, cnt - from);
 }
 
@@ -355,13 +367,23 @@ static int find_names(struct work *w)
 	return 0;
 }
 
+static int find_exception(const struct work *w)
+{
+	const struct dl_core_thread *t = &w->r->core->threads.v[0];
+
+	for (size_t i = 0; i < t->frames.cnt; i++)
+		if (t->frames.v[i].function && !strcmp(t->frames.v[i].function, "__cxa_throw"))
+			return dl_core_find_exception(w->r, &w->regs[w->first + i]);
+	return 0;
+}
+
 int dl_core_stacks(struct dl_core_reading *r)
 {
 	struct work *w = calloc(1, sizeof(*w));
 	int err = w ? 0 : -ENOMEM;
 
 	if (w) {
-		*w = (struct work){ .r = r, .u = dl_unwinder_new(), .ops = { read_memory, code_at, r },
+		*w = (struct work){ .r = r, .u = dl_unwinder_new(), .ops = { .read = read_memory, .code = code_at, .arg = w },
 				    .deadline = dl_now_ns() + STACKS_NS };
 		err = w->u ? dying_stack(w) : -ENOMEM;
 	}
@@ -373,6 +395,8 @@ int dl_core_stacks(struct dl_core_reading *r)
 	}
 	if (!err)
 		err = find_names(w);
+	if (!err)
+		err = find_exception(w);
 	if (w) {
 		dl_unwinder_free(w->u);
 		vec_free(&w->pending);

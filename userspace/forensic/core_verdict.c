@@ -130,6 +130,10 @@ static void add_facts(struct dl_core_judging *j)
 	add_top(j);
 	if (core->abort_text)
 		fact(j, j->sig->sig == SIGABRT, "glibc said: \"%s\"", core->abort_text);
+	if (core->exception)
+		fact(j, j->sig->sig == SIGABRT, "a C++ exception that nobody caught: %s%s%s%s", core->exception,
+		     core->exception_text ? " \"" : "", core->exception_text ? core->exception_text : "",
+		     core->exception_text ? "\"" : "");
 	if (core->first.sig) {
 		fact(j, false, "a signal handler took it and ended the process by a second signal");
 		add_signal(j, &core->last, false);
