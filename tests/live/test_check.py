@@ -113,6 +113,8 @@ def needed_is_enough(where):
     wanted = shm["numbers"]["needed_bytes"]
     check(truth * 0.99 <= wanted <= truth * 1.5, f"needed are {wanted}, by arithmetic {truth}: {shm['text']}")
     check(shm["commands"], "nothing to type")
+    data = line(r, "data-file-system")
+    check("/jpegs" in data["text"] and data["state"] != "unknown", f"the data were not found: {data['text']}")
     p = subprocess.run(with_shm(str(wanted), train(*options, "--batches", "12")), stdin=subprocess.DEVNULL,
                        capture_output=True, text=True, timeout=90)
     equal(p.returncode, 0, f"the exit code with the size that was asked for ({p.stderr[-300:]})")

@@ -92,7 +92,8 @@ static int open_file(int root_fd, const char *path, int flags)
 {
 	int fd;
 
-	flags |= O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	/* openat2(2) takes nothing else beside O_PATH. */
+	flags |= flags & O_PATH ? O_CLOEXEC : O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	if (root_fd >= 0)
 		return dl_open_in_root(root_fd, path, flags);
 	fd = open(path, flags);

@@ -74,6 +74,10 @@ void ck_judge_worker_cpus(const struct dl_ck_facts *f, struct dl_ck_line *l)
 		return;
 	ck_num(l, "cpus", cpus);
 	ck_num(l, "suggested_workers", fit);
+	if (!workers && f->seen.ended) {
+		ck_say(l, DL_CK_UNKNOWN, "the command ended before any worker was seen; %s CPUs serve about %u", ck_cpus(a, cpus), fit);
+		return;
+	}
 	if (!workers && f->seen.watched) {
 		ck_say(l, DL_CK_WARNING, "no DataLoader workers were seen: with num_workers=0, or while they are not yet there, the "
 		       "trainer loads its data itself and the GPU waits meanwhile");

@@ -11,7 +11,7 @@
 void ck_judge_data_fs(const struct dl_ck_facts *f, struct dl_ck_line *l)
 {
 	const struct dl_ck_data *d = &f->data;
-	const char *what = d->found ? " (a file that the job reads)" : "";
+	const char *what = d->found ? " (the job reads there)" : "";
 
 	if (!d->asked)
 		return;

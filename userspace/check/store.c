@@ -141,6 +141,11 @@ const char *ck_store_file(const struct ck_store *s)
 	return s->file;
 }
 
+uint64_t ck_store_file_size(const struct ck_store *s)
+{
+	return s->file_sz;
+}
+
 /* Opened for reading only, as /proc/PID/fdinfo says: "flags: 0100000", octal. */
 static bool is_read_only(int proc_fd, const char *nr)
 {

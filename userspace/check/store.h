@@ -26,6 +26,7 @@ void ck_store_end(struct ck_store *s, struct ck_family *fam);
 
 /* Files that members read, the largest; "" none. */
 const char *ck_store_file(const struct ck_store *s);
+uint64_t ck_store_file_size(const struct ck_store *s);
 /* Considers another one: a mapped file. */
 void ck_store_offer(struct ck_store *s, const char *path, uint64_t size);
 

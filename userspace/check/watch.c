@@ -29,6 +29,7 @@ enum {
 	JUDGE_MS = 300,		/* is it enough? */
 	WARM_MS = 2000,		/* not before the workers are so old */
 	BATCHES = 3,		/* of each worker, at least */
+	SMALL_FILE = 4 << 20,
 };
 
 int ck_watch_open(struct ck_watch *w, struct dl_ck_facts *f, uint32_t pid, struct ck_family *fam)
@@ -237,6 +238,19 @@ static void count_dead(struct ck_watch *w)
 		s->workers = cnt;
 }
 
+/* What the job reads: a large file, or the folder of small ones. */
+static void take_file(struct ck_watch *w)
+{
+	struct dl_ck_data *data = &w->f->data;
+	char *slash;
+
+	ck_copy(data->path, sizeof(data->path), ck_store_file(w->store));
+	data->asked = data->found = true;
+	slash = strrchr(data->path, '/');
+	if (ck_store_file_size(w->store) < SMALL_FILE && slash && slash != data->path)
+		*slash = '\0';
+}
+
 int ck_watch_end(struct ck_watch *w)
 {
 	struct dl_ck_seen *s = &w->f->seen;
@@ -254,10 +268,8 @@ int ck_watch_end(struct ck_watch *w)
 		snprintf(s->why, sizeof(s->why), "the descriptors of its processes may not be read");
 		w->f->root_needed = true;
 	}
-	if (!w->f->data.path[0] && ck_store_file(w->store)[0]) {
-		ck_copy(w->f->data.path, sizeof(w->f->data.path), ck_store_file(w->store));
-		w->f->data.asked = w->f->data.found = true;
-	}
+	if (!w->f->data.path[0] && ck_store_file(w->store)[0])
+		take_file(w);
 	err = dl_now_ns() - w->levels_ts > LATE_MS * MS ? ck_gather_levels(w->f, "", w->proc_of, true) : 0;
 	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
 }
