@@ -153,6 +153,24 @@ TEST(who_removed_the_objects)
 	dl_postmortem_free(pm);
 }
 
+/* The shared memory manager looks for objects that are gone all the time: that is how it works. */
+TEST(manager_looks_for_objects)
+{
+	struct synth *s = job_running();
+	struct dl_postmortem *pm;
+
+	synth_fork(s, AT(1), WORKER, WORKER, WORKER2, WORKER2, "python");
+	synth_exec(s, AT(2), WORKER2, WORKER2, "/torch/bin/torch_shm_manager");
+	synth_name(s, AT(2.1), WORKER2, WORKER2, "torch_shm_manag");
+	for (int i = 0; i < 20; i++)
+		fails(s, 30 + i * 20, WORKER2, WORKER2, NR_OPENAT, ENOENT, MORE(.flags = DL_SF_SHM), "/dev/shm/torch_200_7");
+	exited(s, 500, TRAINER, 1);
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "trainer-exit", "certain");
+	CHECK(!fact_with(pm, "ENOENT"));
+	dl_postmortem_free(pm);
+}
+
 /* --- sizes --- */
 
 TEST(shm_needed)

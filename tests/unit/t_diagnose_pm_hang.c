@@ -338,6 +338,53 @@ TEST(gpu_and_late_start)
 	dl_postmortem_free(pm);
 }
 
+/* A worker dies, and its trainer never learns of it. */
+TEST(death_that_nobody_noticed)
+{
+	for (int noticed = 0; noticed < 2; noticed++) {
+		struct synth *s = job_running();
+		struct dl_postmortem *pm;
+
+		signal_from(s, 30, STRANGER, WORKER, SIGKILL, 0, 0);
+		died_of(s, 31, WORKER, SIGKILL);
+		beats(s, 0, TRAINER, TRAINER, 40, 16000, RESULT_PIPE, 0);
+		if (noticed)
+			exited(s, 15990, TRAINER, 1);
+		synth_mark(s, AT(16000), DL_MARK_STOP, 0, "");
+		pm = explain(s, NULL);
+		CHECK_DEATH(pm, "killed-by", "certain");
+		CHECK_EQ(has_note(pm, "has not learnt of this death"), !noticed);
+		dl_postmortem_free(pm);
+	}
+}
+
+/* What a flight recorder kept begins in the middle: how long a thread had waited then is told by a mark. */
+TEST(kept_part)
+{
+	struct dl_ev_mark since = { .h = { .size = sizeof(since), .kind = DL_EV_MARK, .ts = AT(1), .tid = WORKER, .pid = WORKER },
+				    .what = DL_MARK_SINCE, .value = 900 };
+	struct dl_ev_task task = { .h = { .size = sizeof(task), .kind = DL_EV_TASK, .ts = AT(1), .tid = WORKER, .pid = WORKER },
+				   .ppid = TRAINER, .nspid = WORKER, .nstid = WORKER, .state = 'S', .sig_caught = QUARTET, .syscall = NR_FUTEX,
+				   .arg0 = 0x7000, .arg1 = FUTEX_MUTEX };
+	struct synth *s = synth_new(test_path("job.dlbpf"));
+	struct dl_postmortem *pm;
+
+	CHECK(s);
+	synth_mark(s, AT(0), DL_MARK_START, 0, "");
+	synth_task(s, AT(0), TRAINER, TRAINER, 1, "python", DL_TF_ROOT, 0);
+	synth_event(s, &task.h);
+	synth_event(s, &since.h);
+	synth_mark(s, AT(2), DL_MARK_STATE, 900, "");
+	synth_mark(s, AT(3), DL_MARK_TRIGGER, DL_TRIGGER_GAP, "the trainer stood still for 10 s");
+	beats(s, 0, TRAINER, TRAINER, 40, 16000, RESULT_PIPE, 0);
+	synth_mark(s, AT(16000), DL_MARK_STOP, 0, "");
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "hang", "certain");
+	CHECK_NEAR(thread_of(pm, WORKER)->for_ns, MS(16899), MS(2));
+	CHECK(has_note(pm, "900 s before it are left out") && has_note(pm, "stood still for 10 s"));
+	dl_postmortem_free(pm);
+}
+
 TEST(losses_are_told)
 {
 	struct synth *s = job_running();
