@@ -191,11 +191,12 @@ class Live:
         if self.recorder and self.recorder.poll() is None:
             self.recorder.kill()
             self.recorder.wait()
-        end_marked(self.truth)
         if self.p:
             if self.p.poll() is None:
                 self.p.kill()
             self.p.wait()
+        end_marked(self.truth)
+        if self.p:
             self.p.stdout.close()
             if not self.p.stdin.closed:
                 self.p.stdin.close()
@@ -228,15 +229,19 @@ def end_stale():
 
 
 def end_marked(truth):
-    for _ in range(200):
+    """Ends what a run left behind, and waits until whoever adopted it has buried it: the post-mortem of a machine
+    looks at its dead."""
+    killed = set()
+    for _ in range(500):
         pids = marked(truth)
-        if not pids:
-            return
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
             except ProcessLookupError:
                 pass
+        if not pids and not any(os.path.exists(f"/proc/{pid}") for pid in killed):
+            return
         time.sleep(0.02)
 
 

@@ -4,7 +4,7 @@
 import mmap
 import os
 
-from crash import DECIDES, FITS, MIB, QUIET, Crash
+from crash import FITS, MIB, QUIET, Crash
 import crash_places as places
 import training
 
@@ -170,6 +170,6 @@ SCENARIOS = [
           numbers={"fs.total": (8 * MIB, 8 * MIB)}, quick=True,
           left={"abort": "of a C++ exception, it is true; the output of old versions does not say why"}),
     Crash("disk_full_worker", "the disk that workers cache samples on, 4 MiB, has no room: an exception is passed on",
-          "disk-full", cache_files, victim=None, trainer=1, place=lambda: places.SmallDisk("tmpfs", 4), log=DECIDES,
+          "disk-full", cache_files, victim=None, trainer=1, place=lambda: places.SmallDisk("tmpfs", 4), log=FITS,
           said="No space left on device", numbers={"fs.total": (4 * MIB, 4 * MIB)}),
 ]
