@@ -129,7 +129,14 @@ static void shm_room(struct remedy *r)
 		    dl_fmt_bytes(a, sizeof(a), want), total ? "; it has " : "", total ? dl_fmt_bytes(b, sizeof(b), total) : "",
 		    dl_fmt_bytes(c, sizeof(c), needed));
 	} else {
-		want = total ? 4 * total : 8 * GIB;
+		const uint64_t used = number(r, "shm.used"), host = number(r, "host.total");
+		const bool other = used && used < total / 2;
+
+		if (other)
+			say(r, "df -h /dev/shm    # inside the container", "The /dev/shm that is seen here is not full: the run had one of its own, its container's. Look how large that is.");
+		want = total && !other ? 4 * total : 8 * GIB;
+		if (host && want > host / 2)
+			want = host / 2;
 		say(r, NULL, "Give the training more shared memory. How much it needs is not known (workers x 2 batches ahead x bytes of a batch); %s is a start.",
 		    dl_fmt_bytes(a, sizeof(a), want));
 	}

@@ -120,11 +120,11 @@ static int add_limits(struct dl_left *l)
 	if (!err && fds)
 		err = add_if(l, "fds.open", "open files of one process, at most", fds->fds, DL_PM_CNT);
 	if (!err && fds)
-		err = add_if(l, "fds.limit", "limit of them", fds->fds_limit, DL_PM_CNT);
+		err = add_if(l, "fds.limit", "limit of open files", fds->fds_limit, DL_PM_CNT);
 	if (!err && maps)
 		err = add_if(l, "maps.count", "memory mappings of one process, at most", maps->maps, DL_PM_CNT);
 	if (!err)
-		err = add_if(l, "maps.limit", "limit of them (vm.max_map_count)", l->maps_limit, DL_PM_CNT);
+		err = add_if(l, "maps.limit", "limit of mappings (vm.max_map_count)", l->maps_limit, DL_PM_CNT);
 	return err ? err : add_if(l, "workers", "workers", workers, DL_PM_CNT);
 }
 

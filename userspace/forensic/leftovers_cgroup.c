@@ -215,9 +215,9 @@ static int add_numbers(struct dl_left *l, const struct dl_left_group *g)
 		return 0;
 	err = dl_left_number(l, "cgroup.limit", "memory limit of the control group", g->limit, DL_PM_BYTES, DL_PM_CGROUP);
 	if (!err)
-		err = dl_left_number(l, "cgroup.usage", "used of it, now", g->usage, DL_PM_BYTES, DL_PM_CGROUP);
+		err = dl_left_number(l, "cgroup.usage", "memory charged to the cgroup, now", g->usage, DL_PM_BYTES, DL_PM_CGROUP);
 	if (!err && g->peak)
-		err = dl_left_number(l, "cgroup.peak", "most that was used of it", g->peak, DL_PM_BYTES, DL_PM_CGROUP);
+		err = dl_left_number(l, "cgroup.peak", "most that was charged to the cgroup", g->peak, DL_PM_BYTES, DL_PM_CGROUP);
 	return err;
 }
 
@@ -257,7 +257,7 @@ int dl_left_judge_groups(struct dl_left *l)
 		if (!err && g == l->groups.v && g->pids_limit && !l->own_groups)
 			err = dl_left_number(l, "pids.count", "processes and threads, now", g->pids, DL_PM_CNT, DL_PM_CGROUP);
 		if (!err && g == l->groups.v && g->pids_limit && !l->own_groups)
-			err = dl_left_number(l, "pids.limit", "limit of them", g->pids_limit, DL_PM_CNT, DL_PM_CGROUP);
+			err = dl_left_number(l, "pids.limit", "limit of processes and threads", g->pids_limit, DL_PM_CNT, DL_PM_CGROUP);
 	}
 	if (!err)
 		err = add_numbers(l, least);

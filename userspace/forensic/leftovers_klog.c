@@ -110,7 +110,7 @@ static int add_fact(struct dl_left *l, const struct dl_klog_event *ev, bool deci
 		.pid = ev->pid, .tid = ev->pid, .index = -1, .name = (char *)(ev->comm[0] ? ev->comm : NULL),
 	};
 	int err = dl_pm_fact(l->pm, ev->pid || ev->comm[0] ? &who : NULL, ev->boot_ns, DL_PM_KERNEL_LOG, decides,
-			     "kernel log: %s", ev->text);
+			     "%s", ev->text);
 
 	if (!err)
 		vec_last(&l->pm->facts)->wall_ns = wall_of(l, ev);

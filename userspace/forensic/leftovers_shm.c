@@ -151,7 +151,7 @@ int dl_left_read_shm(struct dl_left *l)
 	if (!err && s->known && s->total)
 		err = dl_left_number(l, "shm.total", "size of /dev/shm, now", s->total, DL_PM_BYTES, DL_PM_SHM);
 	if (!err && s->known)
-		err = dl_left_number(l, "shm.used", "used of it, now", s->used, DL_PM_BYTES, DL_PM_SHM);
+		err = dl_left_number(l, "shm.used", "used of /dev/shm, now", s->used, DL_PM_BYTES, DL_PM_SHM);
 	return err;
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "diagnose/postmortem.h"
@@ -181,11 +182,26 @@ static void put_alternatives(struct tx *t, const struct dl_postmortem *pm)
 	}
 }
 
-/* "12.345 s before", "at the death", "0.120 s after". */
-static void add_when(struct dl_str *out, const struct dl_postmortem *pm, uint64_t ts)
+static void add_date(struct dl_str *out, int64_t wall_ns)
 {
+	const time_t sec = (time_t)(wall_ns / 1000000000);
+	struct tm tm;
+	char buf[32];
+
+	if (wall_ns > 0 && localtime_r(&sec, &tm) && strftime(buf, sizeof(buf), "%F %T", &tm))
+		dl_str_add(out, buf);
+}
+
+/* "-12.345 s", "0": from the death, else from the end. Without a recording the time of day. */
+static void add_when(struct dl_str *out, const struct dl_postmortem *pm, const struct dl_pm_fact *f)
+{
+	const uint64_t ts = f->ts;
 	const uint64_t ref = pm->ts ? pm->ts : pm->end;
 
+	if (!pm->path) {	/* no recording whose clock it could be told by */
+		add_date(out, f->wall_ns);
+		return;
+	}
 	if (!ts || !ref)
 		return;
 	if (ts == ref)
@@ -201,7 +217,7 @@ static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 	if (!pm->facts.cnt)
 		return;
 	vec_for_each(&pm->facts, f) {
-		timed |= f->ts != 0;
+		timed |= pm->path ? f->ts != 0 : f->wall_ns > 0;
 		decided |= f->decides;
 		other |= f->source != DL_PM_TRACE;
 		named |= is_known(&f->who);
@@ -221,7 +237,7 @@ static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 
 		tx_table_row(&tab);
 		tx_cell(t, &tab, f->decides ? ">" : "");
-		add_when(&when, pm, f->ts);
+		add_when(&when, pm, f);
 		put_cell(t, &tab, &when);
 		tx_cell(t, &tab, dl_pm_source_id(f->source));
 		if (is_known(&f->who))
@@ -233,8 +249,8 @@ static void put_facts(struct tx *t, const struct dl_postmortem *pm)
 	}
 	tx_table_print(t, &tab, 2);
 	if (decided)
-		tx_note(t, 2, timed ? "> decides the verdict. Times are from the death." : "> decides the verdict.");
-	else if (timed)
+		tx_note(t, 2, timed && pm->path ? "> decides the verdict. Times are from the death." : "> decides the verdict.");
+	else if (timed && pm->path)
 		tx_note(t, 2, pm->ts ? "Times are from the death." : "Times are from the end of the recording.");
 }
 
