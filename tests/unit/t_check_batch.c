@@ -9,15 +9,17 @@ enum { IMAGE = 4816896, LABEL = 4096, MASK = 802816 };
 
 static struct ck_storage objects[4096];
 static size_t cnt;
+static uint32_t look;
 
 static void begin(void)
 {
 	cnt = 0;
+	look = 0;
 }
 
-static void made(uint32_t owner, uint64_t nr, uint64_t bytes)
+static void made(uint32_t owner, uint64_t nr, uint64_t size)
 {
-	objects[cnt] = (struct ck_storage){ .ino = cnt + 1, .owner = owner, .nr = nr, .bytes = bytes };
+	objects[cnt] = (struct ck_storage){ .ino = cnt + 1, .owner = owner, .nr = nr, .size = size, .look = look };
 	cnt++;
 }
 
@@ -163,6 +165,62 @@ TEST(lengths_that_vary)
 	b = ck_batch_of(objects, cnt);
 	CHECK_EQ(b.bytes, 4096 * 11);
 	CHECK(b.at_least);
+}
+
+/* Two images of one size and no label: what appears together is a batch. */
+TEST(equal_tensors_that_appear_together)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 20; i++) {
+		look = (uint32_t)(i / 2) * 5;
+		made(7, i, IMAGE);
+	}
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, 2 * IMAGE);
+	CHECK_EQ(b.storages, 2);
+	CHECK_EQ(b.seen, 10);
+	CHECK(!b.at_least);
+	/* With a new one in each look that cannot be told. */
+	begin();
+	for (int i = 0; i < 20; i++) {
+		look = (uint32_t)i / 2;
+		made(7, i, IMAGE);
+	}
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.bytes, IMAGE);
+}
+
+/* Texts: three tensors of one length, another one in each batch, and batches that appear one by one. */
+TEST(lengths_that_vary_and_appear_together)
+{
+	struct dl_ck_batch b;
+	uint32_t random = 1;
+
+	begin();
+	for (int i = 0; i < 90; i++) {
+		random = i % 3 ? random : random * 1103515245 + 12345;
+		look = (uint32_t)(i / 3) * 4;
+		made(7, i, 4096 * (uint64_t)(1 + (random >> 16) % 11));
+	}
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 3);
+	CHECK(b.bytes >= 3 * 4096 * 10 && b.bytes <= 3 * 4096 * 11);
+	CHECK(b.at_least);
+}
+
+/* Sizes that fill the same pages, but are not the same: a label and a box. */
+TEST(sizes_below_a_page)
+{
+	struct dl_ck_batch b;
+
+	begin();
+	for (int i = 0; i < 20; i++)
+		made(7, i, i % 2 ? 64 : 256);
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 2);
+	CHECK_EQ(b.bytes, 2 * 4096);
 }
 
 TEST(a_single_object)

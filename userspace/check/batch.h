@@ -2,7 +2,8 @@
 /*
  * How large is a batch? PyTorch names each object of shared memory torch_PID_RANDOM_NUMBER, with a number
  * that counts in each process, and a worker makes the objects of a batch one after the other, batch after
- * batch. So the sizes, in the order of the numbers, repeat: image, label, image, label.
+ * batch. So the sizes, in the order of the numbers, repeat: image, label, image, label. Where they
+ * do not, or where all are of one size, those that appear together are a batch.
  */
 #ifndef DLBPF_CHECK_BATCH_H
 #define DLBPF_CHECK_BATCH_H
@@ -18,7 +19,8 @@ struct ck_storage {
 	uint32_t dev;
 	uint32_t owner;		/* its maker, as itself knows its PID */
 	uint64_t nr;		/* that counts in the owner */
-	uint64_t bytes;		/* in whole pages */
+	uint64_t size;		/* bytes */
+	uint32_t look;		/* the first in which it was met */
 };
 
 /* "torch_4711_123456_7"; false on anything else. Older PyTorch has no number: *ret_nr is 0 then. */

@@ -85,7 +85,7 @@ static int look_at_target(const struct dl_ck_opts *o, struct dl_ck_facts *f, str
 	if (!err)
 		ck_gather_gpus(f, "/sys");	/* while the job runs: an idle GPU turns its link down */
 	if (!err && f->data.found)
-		ck_gather_data(f, "", w.proc_of);
+		ck_gather_data(f, "", c->ended ? 0 : w.proc_of);
 	ck_command_end(c);
 	if (c->pid && !err)
 		err = ck_watch_tidy(&w);

@@ -19,6 +19,7 @@ enum { PAGE = 4096, OBJECTS_MAX = 16384 };
 
 struct object {
 	struct ck_storage s;
+	uint64_t bytes;			/* in whole pages */
 	uint32_t look, main_look;	/* the last in which it was met, and with a trainer */
 	uint32_t worker;		/* pid of the worker that had it open in that look; 0 none */
 	uint32_t names;			/* looks in which its name was there */
@@ -89,14 +90,16 @@ static struct object *note(struct ck_store *s, const char *name, const struct st
 		o = vec_push(&s->objs);
 		if (!o || dl_map_set(&s->by_key, key, s->objs.cnt))
 			return NULL;
-		o->s = (struct ck_storage){ .ino = st->st_ino, .dev = dl_dev(st->st_dev), .owner = owner, .nr = nr };
+		o->s = (struct ck_storage){ .ino = st->st_ino, .dev = dl_dev(st->st_dev), .owner = owner, .nr = nr,
+					  .look = s->look };
 	}
-	o->s.bytes = ((uint64_t)st->st_size + PAGE - 1) / PAGE * PAGE;
+	o->s.size = (uint64_t)st->st_size;
+	o->bytes = (o->s.size + PAGE - 1) / PAGE * PAGE;
 	if (o->look != s->look)
 		o->worker = 0;
 	o->look = s->look;
-	if (o->s.bytes > s->largest)
-		s->largest = o->s.bytes;
+	if (o->bytes > s->largest)
+		s->largest = o->bytes;
 	return o;
 }
 
@@ -273,7 +276,7 @@ void ck_store_end(struct ck_store *s, struct ck_family *fam)
 	vec_for_each(&s->objs, o) {
 		if (o->look != s->look)
 			continue;
-		s->now_bytes += o->s.bytes;
+		s->now_bytes += o->bytes;
 		if (o->main_look == s->look) {
 			with_main++;
 			continue;
