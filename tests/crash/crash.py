@@ -48,6 +48,7 @@ class Crash:
     wrong: bool = False  # PyTorch's own message is wrong, and the post-mortem contradicts it
     check: typing.Optional[typing.Callable] = None  # check(meta, postmortem) -> what is wrong, or None
     log: str = FITS  # what the training's output alone says
+    log_if: str = ""  # that is so where the output has this text: not all of PyTorch's messages come every time
     kernel: str = QUIET  # and with the kernel's log of the time
     core: str = ""  # and with a core file; "": none is asked for
     # What the machine says at once, without a trace and without output: "pid": asked for the trainer, which hangs;

@@ -215,9 +215,12 @@ class Judged:
         os.unlink(path)
 
     def leftovers(self):
-        if os.path.getsize(self.log):
-            self.add("log", from_leftovers(self.s, self.see("log", "--log", self.log, "--kernel-log", os.devnull),
-                                           self.s.log, "the output"))
+        with open(self.log, errors="replace") as f:
+            text = f.read()
+        if text:
+            pm = self.see("log", "--log", self.log, "--kernel-log", os.devnull)
+            self.add("log", from_leftovers(self.s, pm, self.s.log if self.s.log_if in text else crash.QUIET,
+                                           "the output"))
         if os.path.exists(self.kernel) and os.path.getsize(self.kernel) and self.s.kernel != crash.QUIET:
             pm = self.see("kernel", "--log", self.log, "--kernel-log", self.kernel)
             self.add("kernel", from_leftovers(self.s, pm, self.s.kernel, "the kernel's log"))

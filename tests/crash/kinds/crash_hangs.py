@@ -214,7 +214,7 @@ SCENARIOS = [
           status=1, trainer=1, log=DECIDES, said="timed out", quick=True),
     Crash("forkserver", "SIGKILL to a worker of the start method forkserver: the trainer does not learn the signal",
           "killed-by", plain, signal=9, form={"start": "forkserver"}, act=kill_worker,
-          names=("{killer}", "{killer_name}"), log=FITS),
+          names=("{killer}", "{killer_name}"), log=FITS, log_if="exited unexpectedly"),
     Crash("nodes", "SIGKILL to a process of torchdata.nodes: the trainer never learns the death", "killed-by", nodes,
           victim=None, signal=9, act=kill_worker, names=("{killer}", "{killer_name}"), ends="hang", seconds=14,
           new=True, needs=("torchdata",), log=QUIET),

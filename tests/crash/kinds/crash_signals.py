@@ -155,20 +155,21 @@ def stack_has(word):
     return check
 
 
+TOLD = "killed by signal"
 SENDER = ("{killer}", "{killer_name}")
 
 SCENARIOS = [
     Crash("kill_worker", "somebody's shell sends SIGKILL to a worker", "killed-by", plain, signal=9,
-          act=kill_worker("oncall.sh", 9), names=SENDER, quick=True),
+          act=kill_worker("oncall.sh", 9), names=SENDER, quick=True, log_if=TOLD),
     Crash("kill_worker_new", "the same with a current PyTorch", "killed-by", plain, signal=9, new=True,
-          act=kill_worker("oncall.sh", 9), names=SENDER),
+          act=kill_worker("oncall.sh", 9), names=SENDER, log_if=TOLD),
     Crash("kill_worker_gpu", "the same beside a (simulated) GPU: what it was doing is said", "killed-by", plain,
-          signal=9, act=kill_worker("oncall.sh", 9), names=SENDER, gpu="sim", check=gpu_told),
+          signal=9, act=kill_worker("oncall.sh", 9), names=SENDER, gpu="sim", check=gpu_told, log_if=TOLD),
     Crash("kill_worker_container", "the same in a PID namespace: PyTorch prints the inner PID", "killed-by", plain,
-          signal=9, act=kill_worker("oncall.sh", 9), names=SENDER,
+          signal=9, act=kill_worker("oncall.sh", 9), names=SENDER, log_if=TOLD,
           place=lambda: places.Prefix("unshare", "--pid", "--fork", "--kill-child")),
     Crash("term_worker", "somebody's shell sends SIGTERM to a worker", "killed-by", plain, signal=15,
-          act=kill_worker("janitor", 15), names=SENDER),
+          act=kill_worker("janitor", 15), names=SENDER, log_if=TOLD),
     Crash("kill_trainer", "somebody's shell sends SIGKILL to the trainer", "killed-by", plain, victim="trainer",
           signal=9, trainer=137, act=kill_trainer("oncall.sh"), names=SENDER, log=QUIET, quick=True),
     Crash("scheduler", "a scheduler's step daemon sends SIGTERM to the trainer, and SIGKILL later", "killed-by", plain,
@@ -177,7 +178,7 @@ SCENARIOS = [
     Crash("time_limit", "timeout(1), the trainer's parent, sends SIGTERM to it", "killed-by", plain, victim="trainer",
           signal=15, names=("timeout",), place=lambda: places.Prefix("timeout", "12"), log=QUIET, timeout=80),
     Crash("own_watchdog", "the trainer itself sends SIGKILL to a worker", "killed-by", forked_killer, victim=None,
-          signal=9, names=("{trainer}",), check=victim_is_planted),
+          signal=9, names=("{trainer}",), check=victim_is_planted, log_if=TOLD),
     Crash("segfault_worker", "a worker reads from address 0 in C (strlen)", "segfault", errs(null_pointer), signal=11,
           said="egmentation fault", log=DECIDES, quick=True),
     Crash("segfault_worker_new", "the same with a current PyTorch", "segfault", errs(null_pointer), signal=11,
@@ -194,7 +195,7 @@ SCENARIOS = [
     Crash("abort_assertion", "an assertion in C fails in a worker", "abort", errs(assertion), signal=6, log=DECIDES,
           said="width > 0"),
     Crash("division", "a worker divides by zero in C", "arithmetic-error", errs(divide_by_zero), signal=8,
-          log=DECIDES),
+          log=DECIDES, log_if=TOLD),
     Crash("illegal", "a worker runs an instruction that does not exist", "illegal-instruction",
-          errs(illegal_instruction), signal=4, log=DECIDES),
+          errs(illegal_instruction), signal=4, log=DECIDES, log_if=TOLD),
 ]
