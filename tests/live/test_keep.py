@@ -116,6 +116,8 @@ def worker_killed(where):
     check(any("train.py" in c["text"] for c in dlbpf.dump(k.trace, "cmdline") if c["pid"] == pid), "no command line")
     fired = marks(k.trace, "trigger")
     check(fired and str(victim) in fired[0]["text"] and "worker" in fired[0]["text"], f"no mark names the victim: {fired}")
+    notes = "\n".join(r["notes"])
+    check("last part of a recording" in notes and f"worker {victim}" in notes, f"the report does not say what it is of: {notes}")
     equal(len(marks(k.trace, "state")), 1, "the number of states")
     equal(len(marks(k.trace, "start")), 1, "the number of starts")
     check(dlbpf.dump(k.trace, "symbol") and dlbpf.dump(k.trace, "mmap"), "no names of functions")

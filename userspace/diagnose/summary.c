@@ -233,6 +233,30 @@ static int note_blind(struct dl_report *r, const struct dl_timeline *tl)
 	return 0;
 }
 
+/* That it is a part, and what made the recorder save it. */
+static int note_kept(struct dl_report *r, const struct dl_timeline *tl)
+{
+	struct dl_str s = {};
+
+	vec_for_each(&tl->crash, k) {
+		const struct dl_ev_mark *m = (const void *)k->ev;
+		size_t len;
+		const char *text = dl_event_tail(k->ev, &len);
+
+		if (k->ev->kind != DL_EV_MARK)
+			continue;
+		if (m->what == DL_MARK_STATE && m->value > 0)
+			dl_str_addf(&s, "this is the last part of a recording (--keep), which began %d s before it", m->value);
+		else if (m->what == DL_MARK_TRIGGER)
+			dl_str_addf(&s, "%.3f s: a trigger fired: %.*s", ((double)k->ts - (double)r->start) / 1e9, (int)len, text);
+		else
+			continue;
+		if (add_note(r, dl_str_take(&s)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
 	int err = 0;
@@ -253,6 +277,8 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 	vec_for_each(&tl->absent, a)
 		err = err ? err : !vec_push(&r->absent) ? -ENOMEM :
 			(r->absent.v[r->absent.cnt - 1] = strdup(*a)) ? 0 : -ENOMEM;
+	if (!err)
+		err = note_kept(r, tl);
 	if (!err)
 		err = note_lost_switches(r, tl);
 	if (!err)
