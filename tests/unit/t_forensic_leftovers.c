@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
@@ -269,7 +270,7 @@ TEST(oom_of_the_machine_and_of_strangers)
 	put("dev/kmsg", BOOT OOM_OF("4712", "mysqld"));
 	pm2 = ASK(.log = KILLED);
 	CHECK_DEATH(pm2, UNEXPLAINED, UNKNOWN);
-	CHECK(told(pm2, "mysqld", DL_PM_KERNEL_LOG));
+	CHECK(told(pm2, "mysqld", DL_PM_KERNEL_LOG) && noted(pm2, "near ones"));
 	CHECK(other(pm2, DL_DEATH_OOM_CGROUP) && other(pm2, DL_DEATH_OOM_HOST) && other(pm2, DL_DEATH_KILLED_BY));
 	CHECK_EQ(pm2->alternatives.cnt, 3);
 }
@@ -288,6 +289,7 @@ TEST(oom_beside_a_bus_error)
 	CHECK(other(pm, DL_DEATH_SHM_FULL) && other(pm, DL_DEATH_MAPPED_FILE_TRUNCATED) && !other(pm, DL_DEATH_OOM_CGROUP));
 	CHECK(other(pm, DL_DEATH_SHM_FULL)->decides);
 	CHECK(strstr(pm->text, "SIGBUS"));
+	CHECK(!told(pm, "out of memory", DL_PM_KERNEL_LOG));
 }
 
 TEST(nobody_was_asked_about)
@@ -482,6 +484,24 @@ TEST(objects_of_the_living)
 	pm = ASK(.pid = 0);
 	CHECK_DEATH(pm, UNEXPLAINED, UNKNOWN);
 	CHECK(!told(pm, "dead owner", DL_PM_SHM));
+}
+
+/* A large and empty one is not what the run filled, and says nothing of how large it should be. */
+TEST(another_shm_than_the_runs)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL;
+	struct statfs fs;
+	uint64_t value;
+
+	begin();
+	below("dev/shm/x");
+	CHECK_OK(statfs(root, &fs));
+	if (fs.f_bfree < fs.f_blocks / 10 || fs.f_blocks * (uint64_t)fs.f_bsize < 256 * MIB)
+		SKIP("the file system of the tests is itself small or full");
+	pm = ASK(.log = "RuntimeError: unable to write to file </torch_4712_99_3>: No space left on device (28)\n");
+	CHECK_DEATH(pm, SHM_FULL, LIKELY);
+	CHECK(noted(pm, "it was another"));
+	CHECK(!dl_pm_get(pm, "shm.total", &value));
 }
 
 /* An OOM of the process that the output names goes before what lies about. */

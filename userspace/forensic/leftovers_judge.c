@@ -177,10 +177,10 @@ static int say_nothing(struct dl_left *l)
 		return 0;
 	if (!l->fits)
 		return dl_pm_set(&l->pm->text, l->pm->claims.cnt ?
-				 "The output tells that something died, not of what, and nothing else that is left here does." :
-				 "Nothing that is left on this machine tells of a death.");
-	return dl_pm_set(&l->pm->text, "%s%s. %d causes fit that, and nothing that is left on this machine decides between "
-			 "them.", sig ? "A process " : "The output tells of an error", sig ? sig->tells : "",
+				 "the output tells that something died, not of what, and nothing else that is left here does" :
+				 "nothing that is left on this machine tells of a death");
+	return dl_pm_set(&l->pm->text, "%s%s; %d causes fit that, and nothing that is left on this machine decides between "
+			 "them", sig ? "a process " : "the output tells of an error", sig ? sig->tells : "",
 			 count_bits(l->fits));
 }
 

@@ -383,6 +383,18 @@ static int decide(struct dl_left *l)
 	return err;
 }
 
+/* Other programs die too, and this one may have died of what the event is not. */
+static bool is_context(const struct dl_left *l, const struct dl_klog_event *ev)
+{
+	const enum dl_death death = death_of(ev);
+
+	if (death == DL_DEATH_UNEXPLAINED)
+		return true;
+	if (!dl_left_allows(l, death) || (l->o->pid && !match_of(l, ev)))
+		return false;
+	return (ev->kind != DL_KLOG_FAULT && ev->kind != DL_KLOG_DUMPED) || match_of(l, ev);
+}
+
 /* What may have to do with it, and decides nothing. */
 static int add_context(struct dl_left *l)
 {
@@ -395,8 +407,7 @@ static int add_context(struct dl_left *l)
 
 		if (ev->kind == DL_KLOG_LOGOUT && !(l->fits & DL_DEATH_BIT(SHM_UNLINKED)))
 			continue;
-		/* Other programs crash too. */
-		if ((ev->kind == DL_KLOG_FAULT || ev->kind == DL_KLOG_DUMPED) && !match_of(l, ev))
+		if (!is_context(l, ev))
 			continue;
 		vec_for_each(&l->pm->facts, f)
 			known_fact |= f->source == DL_PM_KERNEL_LOG && f->ts == ev->boot_ns && strstr(f->text, ev->text);
@@ -436,6 +447,14 @@ static int absence_verdict(struct dl_left *l)
 		"memory, so if the run was on this machine, another process did it"));
 }
 
+static bool has_klog_fact(const struct dl_left *l)
+{
+	vec_for_each(&l->pm->facts, f)
+		if (f->source == DL_PM_KERNEL_LOG)
+			return true;
+	return false;
+}
+
 int dl_left_judge_klog(struct dl_left *l)
 {
 	int err;
@@ -449,7 +468,7 @@ int dl_left_judge_klog(struct dl_left *l)
 		err = absence_verdict(l);
 	if (!err)
 		err = add_context(l);
-	if (!err && l->klog.live && l->klog.events.cnt)
+	if (!err && l->klog.live && has_klog_fact(l))
 		err = dl_pm_note(l->pm, "times of the kernel log are near ones: its clock is not corrected as the machine's "
 				 "is");
 	if (!err && l->klog.live && !l->klog.complete)

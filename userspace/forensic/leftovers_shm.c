@@ -136,7 +136,6 @@ int dl_left_read_shm(struct dl_left *l)
 	struct dl_left_shm *s = &l->shm;
 	const int fd = open_shm(l);
 	struct statfs fs;
-	int err;
 
 	if (fd < 0)
 		return dl_pm_note(l->pm, "there is no /dev/shm to look at");
@@ -147,12 +146,7 @@ int dl_left_read_shm(struct dl_left *l)
 		s->inodes = fs.f_files;
 		s->inodes_free = fs.f_ffree;
 	}
-	err = look_at_objects(l, fd);
-	if (!err && s->known && s->total)
-		err = dl_left_number(l, "shm.total", "size of /dev/shm, now", s->total, DL_PM_BYTES, DL_PM_SHM);
-	if (!err && s->known)
-		err = dl_left_number(l, "shm.used", "used of /dev/shm, now", s->used, DL_PM_BYTES, DL_PM_SHM);
-	return err;
+	return look_at_objects(l, fd);
 }
 
 /* --- what it says ----------------------------------------------------------------------------- */
@@ -160,6 +154,34 @@ int dl_left_read_shm(struct dl_left *l)
 static bool is_full(const struct dl_left_shm *s)
 {
 	return s->known && ((s->total && s->used >= s->total / 100 * 95) || (s->inodes && !s->inodes_free));
+}
+
+/* The one of the run, as far as that can be seen: a large and empty one is not what the run filled. */
+static bool is_of_run(const struct dl_left *l)
+{
+	const struct dl_left_shm *s = &l->shm;
+
+	return dl_left_lives(l) || is_full(s) || s->hollow_cnt || (s->total && s->total <= DEFAULT_SIZE);
+}
+
+static int add_sizes(struct dl_left *l)
+{
+	const struct dl_left_shm *s = &l->shm;
+	char size[16];
+	int err = 0;
+
+	if (!s->known)
+		return 0;
+	if (is_of_run(l)) {
+		if (s->total)
+			err = dl_left_number(l, "shm.total", "size of /dev/shm, now", s->total, DL_PM_BYTES, DL_PM_SHM);
+		return err ? err : dl_left_number(l, "shm.used", "used of it, now", s->used, DL_PM_BYTES, DL_PM_SHM);
+	}
+	if (!(l->fits & DL_DEATH_BIT(SHM_FULL)))
+		return 0;
+	return dl_pm_note(l->pm, "the /dev/shm of here is %s large and not full: if the run filled one, it was another, of its "
+			  "container or machine, or it was emptied since",
+			  s->total ? dl_fmt_bytes(size, sizeof(size), s->total) : "without limit");
 }
 
 static int tell_objects(struct dl_left *l)
@@ -218,6 +240,8 @@ int dl_left_judge_shm(struct dl_left *l)
 	char a[16], b[16];
 	int err = tell_objects(l);
 
+	if (!err)
+		err = add_sizes(l);
 	if (!err && s->hollow_cnt)
 		err = hollow_verdict(l);
 	/* The output says SIGBUS, or no space, and it can still be seen to be full. */
