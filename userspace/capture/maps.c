@@ -205,7 +205,8 @@ static void describe_file(int proc_fd, const struct find *f, struct dl_ev_sigbus
 		return;
 	ev->file_magic = (uint32_t)fs.f_type;
 	ev->fs_total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-	ev->fs_used = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+	/* what is kept for root counts as used: others do not get it */
+	ev->fs_used = (uint64_t)(fs.f_blocks - fs.f_bavail) * (uint64_t)fs.f_bsize;
 	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC)
 		ev->fault_flags |= DL_SB_HUGETLB;
 }

@@ -15,6 +15,16 @@
 #define CODE_MCEERR_AO 5
 #define CODE_ADRALN 1
 
+/*
+ * Several threads can be hit at once, and the recorder looks a moment later for what the kernel side could not
+ * say (DL_SB_FROM_PROC): the mapping, or how full its file system is. That the file was too short then, decides.
+ */
+static int worth(const struct dl_ev_sigbus_map *m, uint32_t tid)
+{
+	return (m->h.tid == tid ? 8 : 0) + (m->fault_flags & DL_SB_PAST_END ? 4 : 0) +
+	       (m->fault_flags & DL_SB_NO_VMA ? 0 : 2) + (m->fs_total ? 1 : 0);
+}
+
 static const struct dl_ev_sigbus_map *map_of(const struct dl_pmx *x, const struct dl_ev_signal *ev)
 {
 	const struct dl_ev_sigbus_map *best = NULL;
@@ -25,8 +35,7 @@ static const struct dl_ev_sigbus_map *map_of(const struct dl_pmx *x, const struc
 		if (k->ev->kind != DL_EV_SIGBUS_MAP || k->ev->pid != ev->target_pid || k->ts + MAP_NS < ev->h.ts ||
 		    k->ts > ev->h.ts + MAP_NS)
 			continue;
-		/* Several threads can be hit at once. */
-		if (!best || (m->h.tid == ev->target_tid && best->h.tid != ev->target_tid))
+		if (!best || worth(m, ev->target_tid) > worth(best, ev->target_tid))
 			best = m;
 	}
 	return best;

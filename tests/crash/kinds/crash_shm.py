@@ -5,7 +5,7 @@ somebody removes."""
 import os
 import time
 
-from crash import DECIDES, FITS, MIB, Crash
+from crash import DECIDES, FITS, MIB, QUIET, Crash
 import crash_places as places
 
 BATCH = 16
