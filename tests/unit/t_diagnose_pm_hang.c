@@ -266,6 +266,24 @@ TEST(storage_that_never_answers)
 	dl_postmortem_free(pm);
 }
 
+/* The crash of a report is the same verdict; what may only be slow is none there. */
+TEST(crash_of_a_report)
+{
+	struct dl_report *r = job_report(worker_does(16000, WAIT(NR_READ, .file_kind = DL_FILE_REG, .file_ino = 9, .file_magic = 0x65735546)), NULL);
+
+	CHECK(!r->crash);
+	dl_report_free(r);
+	r = job_report(worker_does(16000, WAIT(NR_FUTEX, .arg0 = 0x7000, .arg1 = FUTEX_MUTEX)), NULL);
+	CHECK(r->crash);
+	CHECK_STR(r->crash->cause, "hang");
+	CHECK_EQ(r->crash->pid, WORKER);
+	dl_report_free(r);
+	r = job_report(all_idle(40, 16000), NULL);
+	CHECK(r->crash);
+	CHECK_STR(r->crash->cause, "batch-lost");
+	dl_report_free(r);
+}
+
 /* --- stopped --- */
 
 TEST(stopped_worker)

@@ -451,6 +451,20 @@ TEST(survived_signal)
 	dl_postmortem_free(pm);
 }
 
+/* Nothing of how processes end is in another tool's trace: that nobody died is not known. */
+TEST(trace_of_another_tool)
+{
+	struct synth *s = synth_new(test_path("job.dlbpf"));
+	struct dl_postmortem *pm;
+
+	CHECK(s);
+	synth_gpu_source(s, AT(0), TRAINER, DL_GPU_IMPORTED, 0, "imported");
+	synth_kernel(s, AT(1), AT(2), TRAINER, 0, 7, 1, "train_step");
+	pm = explain(s, NULL);
+	CHECK_DEATH(pm, "unexplained", "unknown");
+	dl_postmortem_free(pm);
+}
+
 /* --- who is asked about --- */
 
 TEST(asked_about_a_process)

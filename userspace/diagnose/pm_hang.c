@@ -420,7 +420,11 @@ static bool by_trainer(struct dl_pmx *x, uint32_t trainer, uint64_t ts, bool sur
 		return false;
 	quiet = ts - (st.since > st.idle_since ? st.since : st.idle_since);
 	if (st.idle == st.alive) {
-		if (!dl_is_batch_wait(x->tl, w) || quiet < (sender_failed(x, trainer, st.since, ts) ? LOST_NS : IDLE_NS))
+		/* That the trainer waits for its pin-memory thread shows by its beat of 5 s, no sooner. */
+		const uint64_t least = sender_failed(x, trainer, st.since, ts) ? LOST_NS :
+			st.consumer == x->tl->procs.v[trainer].main ? IDLE_NS : 2 * IDLE_NS;
+
+		if (!dl_is_batch_wait(x->tl, w) || quiet < least)
 			return false;
 		batch_lost(x, &st);
 		return true;

@@ -49,7 +49,7 @@ struct dl_pmx {
 	const struct dl_ev_oom_kill *oom;
 	const struct dl_pm_fail *fail;
 	const struct dl_ev_signal *sig;
-	bool brief;			/* only the verdict is wanted */
+	bool brief;			/* for a report: what may only be slow is no crash */
 	int err;
 };
 

@@ -252,12 +252,33 @@ static bool ended_as_asked(struct dl_pmx *x)
 	return false;
 }
 
+/* Another tool's trace has the GPU's work and the program's, and nothing of how processes end. */
+static bool is_imported(const struct dl_timeline *tl)
+{
+	bool imported = false;
+
+	vec_for_each(&tl->procs, p) {
+		if (p->exited)
+			return false;
+		imported |= p->gpu_state == DL_GPU_IMPORTED;
+	}
+	vec_for_each(&tl->threads, th) {
+		if (th->proc != DL_NONE && th->segs.cnt)
+			return false;
+	}
+	return imported;
+}
+
 static void no_death(struct dl_pmx *x, const struct deaths *all)
 {
 	const struct dl_proc *root = NULL;
 	bool alive = false;
 
-	if (ended_as_asked(x) || dl_pm_by_hang(x, x->tl->end, false) || dl_pm_by_orphans(x))
+	if (is_imported(x->tl)) {
+		dl_pm_verdictf(x, DL_DEATH_UNEXPLAINED, DL_PM_UNKNOWN, "this trace is another tool's: it does not say how processes ended");
+		return;
+	}
+	if (ended_as_asked(x) || dl_pm_by_hang(x, x->tl->end, x->brief) || dl_pm_by_orphans(x))
 		return;
 	vec_for_each(&x->tl->procs, p) {
 		if (p->root || (!root && p->role == DL_ROLE_TRAINER))
