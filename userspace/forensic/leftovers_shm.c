@@ -175,7 +175,7 @@ static int add_sizes(struct dl_left *l)
 	if (is_of_run(l)) {
 		if (s->total)
 			err = dl_left_number(l, "shm.total", "size of /dev/shm, now", s->total, DL_PM_BYTES, DL_PM_SHM);
-		return err ? err : dl_left_number(l, "shm.used", "used of it, now", s->used, DL_PM_BYTES, DL_PM_SHM);
+		return err ? err : dl_left_number(l, "shm.used", "used of /dev/shm, now", s->used, DL_PM_BYTES, DL_PM_SHM);
 	}
 	if (!(l->fits & DL_DEATH_BIT(SHM_FULL)))
 		return 0;
