@@ -825,6 +825,27 @@ TEST(a_worker_that_nobody_has_waited_for)
 	CHECK_EQ(pm2->status, 3 << 8);
 }
 
+TEST(a_trainer_that_nobody_has_waited_for)
+{
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put_shell();
+	put_proc(100, 1, "python3", 'Z', -1, 0, 0);
+	put_stat("proc/100", 100, "python3", 'Z', 1, 1 << 8);
+	/* Its helper is none of the run's deaths. */
+	put_proc(150, 100, "bash", 'Z', -1, 0, 0);
+	put_stat("proc/150", 150, "bash", 'Z', 100, SIGSEGV);
+	pm = ASK(.pid = 100);
+	CHECK_DEATH(pm, TRAINER_EXIT, LIKELY);
+	CHECK(strstr(pm->text, "exit code 1"));
+	put_stat("proc/100", 100, "python3", 'Z', 1, SIGSEGV | 0x80);
+	pm2 = ASK(.pid = 100);
+	CHECK_DEATH(pm2, SEGFAULT, LIKELY);
+	CHECK_EQ(pm2->victim.pid, 100);
+	CHECK_EQ(pm2->sig, SIGSEGV);
+}
+
 TEST(a_process_that_is_gone)
 {
 	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;

@@ -238,8 +238,11 @@ static int victim(struct dl_left *l, const struct dl_left_proc *p)
 	return dl_pm_who_copy(&l->pm->victim, &who);
 }
 
-/* A worker that has died, and whose trainer has not noticed: a trainer that waits elsewhere, or under forkserver. */
-static int dead_worker(struct dl_left *l)
+/*
+ * A worker that has died, and whose trainer has not noticed: a trainer that waits elsewhere, or under forkserver. Or the
+ * process itself that was asked about, whose parent has not.
+ */
+static int unwaited(struct dl_left *l)
 {
 	vec_for_each(&l->procs, p) {
 		struct dl_pm_who who = who_of(p, NULL);
@@ -247,7 +250,7 @@ static int dead_worker(struct dl_left *l)
 		char name[48];
 		int err;
 
-		if (p->state != 'Z' || p == l->procs.v || !p->exit_status)
+		if (p->state != 'Z' || !p->exit_status || (p->role != DL_ROLE_WORKER && p != l->procs.v))
 			continue;
 		dl_left_name(name, sizeof(name), p->pid, p->comm);
 		sig = WIFSIGNALED(p->exit_status) ? dl_log_signal(WTERMSIG(p->exit_status)) : NULL;
@@ -268,7 +271,8 @@ static int dead_worker(struct dl_left *l)
 		l->pm->status = p->exit_status;
 		l->pm->has_status = true;
 		err = victim(l, p);
-		return err || sig ? err : dl_left_verdict(l, DL_DEATH_WORKER_EXIT, DL_PM_LIKELY, dl_left_text(
+		return err || sig ? err : dl_left_verdict(l, p->role == DL_ROLE_WORKER ? DL_DEATH_WORKER_EXIT :
+							  DL_DEATH_TRAINER_EXIT, DL_PM_LIKELY, dl_left_text(
 			"process %s ended by itself with exit code %d, and its parent has not noticed", name,
 			WEXITSTATUS(p->exit_status)));
 	}
@@ -558,7 +562,7 @@ int dl_left_judge_tree(struct dl_left *l)
 	}
 	err = add_all(l);
 	if (!err)
-		err = dead_worker(l);
+		err = unwaited(l);
 	if (!err)
 		err = orphans(l);
 	if (err || l->fits || l->pm->death != DL_DEATH_UNEXPLAINED || !l->o->pid)

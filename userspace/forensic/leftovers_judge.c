@@ -148,6 +148,7 @@ int dl_left_verdict(struct dl_left *l, enum dl_death death, enum dl_pm_confidenc
 
 int dl_left_judge_output(struct dl_left *l)
 {
+	const struct dl_log_signal *sig = l->sig ? dl_log_signal(l->sig) : NULL;
 	const struct dl_pm_claim *best = NULL;
 
 	if (l->likely == DL_DEATH_UNEXPLAINED)
@@ -157,8 +158,9 @@ int dl_left_judge_output(struct dl_left *l)
 			best = c;
 	if (!best && l->pm->claims.cnt)
 		best = l->pm->claims.v;
+	/* Its end was seen, in a core or as it waits to be reaped. */
 	if (!best)
-		return 0;
+		return !sig ? 0 : dl_left_verdict(l, l->likely, DL_PM_LIKELY, dl_left_text("process %" PRIu32 " %s", l->pid, sig->tells));
 	return dl_left_verdict(l, l->likely, DL_PM_LIKELY, dl_left_text("the output says that %s", best->tells));
 }
 
