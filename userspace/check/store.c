@@ -307,10 +307,35 @@ static int by_order(const void *a, const void *b)
 	return x->s.nr < y->s.nr ? -1 : x->s.nr > y->s.nr;
 }
 
+static bool has_failed(const struct object *o)
+{
+	return o->empty && o->names > 1;
+}
+
+/* A batch of which one object got no memory is never finished: those behind it move up. */
+static size_t without_failed(const struct object *sorted, size_t cnt, struct ck_storage *to)
+{
+	uint64_t failed = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (i && sorted[i].s.owner != sorted[i - 1].s.owner)
+			failed = 0;
+		if (has_failed(&sorted[i])) {
+			failed++;
+			continue;
+		}
+		to[n] = sorted[i].s;
+		to[n++].nr -= failed;
+	}
+	return n;
+}
+
 struct dl_ck_batch ck_store_batch(struct ck_store *s)
 {
 	_cleanup_free_ struct object *sorted = NULL;
 	_cleanup_free_ struct ck_storage *v = NULL;
+	size_t cnt;
 
 	if (!s->objs.cnt)
 		return (struct dl_ck_batch){};
@@ -320,9 +345,10 @@ struct dl_ck_batch ck_store_batch(struct ck_store *s)
 		return (struct dl_ck_batch){};
 	memcpy(sorted, s->objs.v, s->objs.cnt * sizeof(*sorted));
 	qsort(sorted, s->objs.cnt, sizeof(*sorted), by_order);
-	for (size_t i = 0; i < s->objs.cnt; i++)
+	cnt = without_failed(sorted, s->objs.cnt, v);
+	for (size_t i = 0; !cnt && i < s->objs.cnt; i++)
 		v[i] = sorted[i].s;
-	return ck_batch_of(v, s->objs.cnt);
+	return ck_batch_of(v, cnt ? cnt : s->objs.cnt);
 }
 
 static uint32_t in_batches(uint32_t objects, const struct dl_ck_batch *b)
@@ -338,7 +364,7 @@ void ck_store_result(struct ck_store *s, struct dl_ck_seen *ret)
 	ret->file_descriptor = s->by_fd;
 	ret->file_system |= s->by_name;
 	vec_for_each(&s->objs, o)
-		ret->failed += o->empty && o->names > 1;
+		ret->failed += has_failed(o);
 	/* By descriptors only: under the other strategy nobody keeps any. */
 	if (s->by_fd) {
 		ret->held = in_batches(s->main_max, &ret->batch);
