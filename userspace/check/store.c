@@ -15,7 +15,12 @@
 #include "capture/proc.h"
 #include "check/gather.h"
 
-enum { PAGE = 4096, OBJECTS_MAX = 16384 };
+enum { PAGE = 4096, OBJECTS_MAX = 16384, AT_ONCE_MAX = 1024 };
+
+/* What is there at once counts when it was met in so many looks, and in so large a share of them: a descriptor
+ * that was handed over may stay open a moment longer. */
+enum { LASTING = 5 };
+#define LASTING_SHARE 0.05
 
 struct object {
 	struct ck_storage s;
@@ -32,7 +37,9 @@ struct ck_store {
 	struct dl_map files;		/* hashes of paths that were judged already */
 	uint32_t look;
 	uint64_t peak_bytes, now_bytes, largest;
-	uint32_t main_max, worker_max;	/* objects at once: of all trainers, of one worker */
+	uint32_t looks;			/* with any object */
+	uint32_t main_cnt[AT_ONCE_MAX], worker_cnt[AT_ONCE_MAX];	/* looks with so many at once: of all trainers, of
+									 * the worker that has most */
 	bool by_fd, by_name;
 	char file[DL_CK_PATH];
 	uint64_t file_sz;
@@ -268,7 +275,7 @@ int ck_store_dir(struct ck_store *s, const struct ck_family *fam, int shm_fd)
 
 void ck_store_end(struct ck_store *s, struct ck_family *fam)
 {
-	uint32_t with_main = 0;
+	uint32_t with_main = 0, with_worker = 0;
 
 	vec_for_each(&fam->v, it)
 		it->objects = 0;
@@ -282,11 +289,12 @@ void ck_store_end(struct ck_store *s, struct ck_family *fam)
 			continue;
 		}
 		vec_for_each(&fam->v, it)
-			if (o->worker && it->pid == o->worker && !it->gone && ++it->objects > s->worker_max)
-				s->worker_max = it->objects;
+			if (o->worker && it->pid == o->worker && !it->gone && ++it->objects > with_worker)
+				with_worker = it->objects;
 	}
-	if (with_main > s->main_max)
-		s->main_max = with_main;
+	s->looks += s->now_bytes != 0;
+	s->main_cnt[with_main < AT_ONCE_MAX ? with_main : AT_ONCE_MAX - 1]++;
+	s->worker_cnt[with_worker < AT_ONCE_MAX ? with_worker : AT_ONCE_MAX - 1]++;
 	if (s->now_bytes > s->peak_bytes)
 		s->peak_bytes = s->now_bytes;
 }
@@ -351,6 +359,19 @@ struct dl_ck_batch ck_store_batch(struct ck_store *s)
 	return ck_batch_of(v, cnt ? cnt : s->objs.cnt);
 }
 
+/* The most that lasted. */
+static uint32_t lasting(const uint32_t *cnt, uint32_t looks)
+{
+	uint32_t n = AT_ONCE_MAX, sum = 0;
+
+	while (--n) {
+		sum += cnt[n];
+		if (sum >= LASTING && sum >= LASTING_SHARE * looks)
+			return n;
+	}
+	return 0;
+}
+
 static uint32_t in_batches(uint32_t objects, const struct dl_ck_batch *b)
 {
 	return b->at_least || !b->storages ? 0 : (objects + b->storages - 1) / b->storages;
@@ -367,7 +388,7 @@ void ck_store_result(struct ck_store *s, struct dl_ck_seen *ret)
 		ret->failed += has_failed(o);
 	/* By descriptors only: under the other strategy nobody keeps any. */
 	if (s->by_fd) {
-		ret->held = in_batches(s->main_max, &ret->batch);
-		ret->prefetch = in_batches(s->worker_max, &ret->batch);
+		ret->held = in_batches(lasting(s->main_cnt, s->looks), &ret->batch);
+		ret->prefetch = in_batches(lasting(s->worker_cnt, s->looks), &ret->batch);
 	}
 }
