@@ -68,7 +68,7 @@ static unsigned int deadline;	/* of futexes that are planted next: address of a 
 
 static inline void put_stat(const char *dir, uint32_t id, const char *comm, char state, uint32_t ppid, int status)
 {
-	char path[64];
+	char path[128];
 
 	snprintf(path, sizeof(path), "%s/stat", dir);
 	put(path, "%u (%s) %c %u 1 1 0 -1 4194304 10 0 0 0 5 5 0 0 20 0 1 0 1000 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 %d\n",
