@@ -228,21 +228,30 @@ def end_stale():
             pass
 
 
+unburied = set()  # killed, and perhaps not yet waited for by whoever adopted them
+
+
 def end_marked(truth):
-    """Ends what a run left behind, and waits until whoever adopted it has buried it: the post-mortem of a machine
-    looks at its dead."""
-    killed = set()
-    for _ in range(500):
+    """Ends what a run left behind."""
+    for _ in range(50):
         pids = marked(truth)
+        if not pids:
+            return
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
-                killed.add(pid)
+                unburied.add(pid)
             except ProcessLookupError:
                 pass
-        if not pids and not any(os.path.exists(f"/proc/{pid}") for pid in killed):
-            return
         time.sleep(0.02)
+
+
+def wait_buried():
+    """The post-mortem of a machine looks at its dead, those of earlier runs among them. An init may take seconds."""
+    end = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{pid}") for pid in unburied) and time.monotonic() < end:
+        time.sleep(0.05)
+    unburied.clear()
 
 
 def ask_now(s, live, holder):
@@ -257,6 +266,8 @@ def ask_now(s, live, holder):
 def run(s, folder, python, torch, judge=True):
     """Records one run into the folder, and returns what was written down of it."""
     place = s.place() if s.place else crash_places.Place()
+    if s.now and judge:
+        wait_buried()
     with place:
         live, holder = Live(s, place, folder, python), None
         try:

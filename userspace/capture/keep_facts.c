@@ -82,6 +82,7 @@ static const struct rule rules[DL_EV_MAX] = {
 	[DL_EV_NAME] = { .id = id_tid, .global = true },
 	[DL_EV_CMDLINE] = { .id = id_none },
 	[DL_EV_EXEC] = { .id = id_none },
+	[DL_EV_PROC_LIMITS] = { .id = id_none },	/* said once, and again when they change */
 	[DL_EV_MMAP] = { .id = id_mmap },
 	[DL_EV_SYMBOL] = { .id = id_symbol },
 	[DL_EV_STACK] = { .id = id_stack, .global = true },	/* ids are unique in the trace */
