@@ -40,7 +40,7 @@ Written by `make crash-lab` (tests/crash). Each row is a real PyTorch DataLoader
 known cause, planted by real means, while dlbpf recorded it. What was planted was written down by the training
 itself and by whoever did it to it.
 
-**{right} of {count} rows meet every condition.**
+**From the trace, {verdicts} of {count} verdicts are right. {right} rows meet every condition.**
 
 - *verdict*: from the trace alone. Its victim, its numbers (within bounds that come from what was planted) and its
   evidence (who sent the signal, which file) were compared as well.
@@ -58,8 +58,8 @@ Measured on {cpus} CPUs, Linux {kernel}, with cgroups of version {cgroups}.
 
 
 def page(found, skipped, broken, pasted):
-    text = HEAD.format(right=sum(not j.wrong for j in found), count=len(found) + len(broken), pasted=pasted,
-                       cpus=os.cpu_count(), kernel=os.uname().release.split("-")[0],
+    text = HEAD.format(verdicts=sum(j.pm["verdict"]["death"] in j.s.right for j in found), right=sum(not j.wrong for j in found), count=len(found) + len(broken),
+                       pasted=pasted, cpus=os.cpu_count(), kernel=os.uname().release.split("-")[0],
                        cgroups=2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1)
     text += "\n".join(row(j) for j in found) + "\n"
     for title, lines in (("Not right", [f"{j.s.name}: {'; '.join(j.wrong)}" for j in found if j.wrong] + broken),
