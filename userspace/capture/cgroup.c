@@ -36,25 +36,6 @@ static bool has_word(const char *list, size_t len, const char *word)
 	return false;
 }
 
-/* mountinfo writes space, tab, newline and backslash as octal escapes. */
-static char *unescape(const char *s, size_t len)
-{
-	char *out = malloc(len + 1), *to = out;
-
-	if (!out)
-		return NULL;
-	for (size_t i = 0; i < len; i++) {
-		if (s[i] == '\\' && i + 3 < len) {
-			*to++ = (char)((s[i + 1] - '0') << 6 | (s[i + 2] - '0') << 3 | (s[i + 3] - '0'));
-			i += 3;
-		} else {
-			*to++ = s[i];
-		}
-	}
-	*to = '\0';
-	return out;
-}
-
 struct mount_line {
 	const char *root, *dir, *type, *super;
 	size_t root_len, dir_len, type_len, super_len;
@@ -96,7 +77,7 @@ static bool split_mount(const char *line, size_t len, struct mount_line *ret)
 
 static int set_mount(struct dl_cg_mount *to, const struct mount_line *m, int version)
 {
-	char *dir = unescape(m->dir, m->dir_len), *root = unescape(m->root, m->root_len);
+	char *dir = dl_mount_path(m->dir, m->dir_len), *root = dl_mount_path(m->root, m->root_len);
 
 	if (!dir || !root) {
 		free(dir);
@@ -132,7 +113,7 @@ static int take_mount(struct dl_cg_mounts *mounts, const struct mount_line *m,
 		    (ctl->version != 1 || is_better(ctl, m))) {
 			err = set_mount(ctl, m, 1);
 		} else if (v2 && ctl->version != 1 && is_better(ctl, m)) {
-			_cleanup_free_ char *dir = unescape(m->dir, m->dir_len);
+			_cleanup_free_ char *dir = dl_mount_path(m->dir, m->dir_len);
 
 			if (!dir)
 				return -ENOMEM;

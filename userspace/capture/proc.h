@@ -79,6 +79,16 @@ const char *dl_proc_var(const char *env, size_t len, const char *name);
 /* The command line with one space between arguments; "" for none. Bytes clipped to sz. */
 int dl_proc_cmdline(int proc_fd, char *buf, size_t sz, uint32_t *ret_argc);
 
+/* A path of /proc/PID/mountinfo, which writes space, tab, newline and backslash as octal escapes; the caller's,
+ * NULL with no memory. */
+char *dl_mount_path(const char *s, size_t len);
+
+/*
+ * Size of the file system of a device (kernel encoding) and what ordinary users may not use of it, in bytes,
+ * where a process sees it mounted. False when it is not, or is on no block device: a server need not answer.
+ */
+bool dl_fs_room(int proc_fd, uint32_t dev, uint64_t *ret_total, uint64_t *ret_used);
+
 struct dl_pid_pair {
 	uint32_t pid, ppid;
 };

@@ -190,3 +190,21 @@ bool dl_parse_syscall(const char *text, int32_t *ret_nr, uint64_t *ret_arg0, uin
 	*ret_arg1 = nr < 0 ? 0 : strtoull(p, &p, 16);
 	return true;
 }
+
+char *dl_mount_path(const char *s, size_t len)
+{
+	char *out = malloc(len + 1), *to = out;
+
+	if (!out)
+		return NULL;
+	for (size_t i = 0; i < len; i++) {
+		if (s[i] == '\\' && i + 3 < len) {
+			*to++ = (char)((s[i + 1] - '0') << 6 | (s[i + 2] - '0') << 3 | (s[i + 3] - '0'));
+			i += 3;
+		} else {
+			*to++ = s[i];
+		}
+	}
+	*to = '\0';
+	return out;
+}

@@ -234,6 +234,31 @@ static bool is_crash(int32_t sig)
 	       sig == SIGILL || sig == SIGTERM;
 }
 
+/*
+ * How full the file system is. The process is dying, most often faster than anybody can look: any process of
+ * the job that has the file system mounted will do. 1 when it was found and said.
+ */
+static int say_room(struct dl_recorder *r, const struct dl_ev_sigbus_map *ev)
+{
+	_Alignas(8) char buf[sizeof(*ev) + DL_TAIL_MAX];
+	struct dl_ev_sigbus_map *more = (void *)buf;
+	uint64_t total, used;
+
+	if (ev->h.size > sizeof(buf))
+		return 0;
+	memcpy(buf, ev, ev->h.size);
+	vec_for_each(&r->tree.procs, p) {
+		if (!dl_fs_room((*p)->fd, ev->file_dev, &total, &used))
+			continue;
+		more->fs_total = total;
+		more->fs_used = used;
+		more->h.ts = dl_now_ns();
+		more->fault_flags |= DL_SB_FROM_PROC;
+		return r->sink.emit(&r->sink, &more->h) ?: 1;
+	}
+	return 0;
+}
+
 /* The kernel side could not say what is mapped there, or how full its file system is. */
 static int sigbus_seen(struct dl_recorder *r, const struct dl_ev_sigbus_map *ev)
 {
@@ -245,6 +270,11 @@ static int sigbus_seen(struct dl_recorder *r, const struct dl_ev_sigbus_map *ev)
 		return 0;
 	if (!(ev->fault_flags & DL_SB_NO_VMA) && (ev->fs_total || !ev->file_ino))
 		return 0;
+	if (!(ev->fault_flags & DL_SB_NO_VMA)) {
+		err = say_room(r, ev);
+		if (err)
+			return err < 0 ? err : 0;
+	}
 	err = dl_maps_emit_sigbus(&r->sink, dl_now_ns(), ev->h.pid, ev->h.tid, p->fd, ev->addr);
 	return err == -ESRCH || err == -ENOENT || err == -EACCES ? 0 : err;
 }

@@ -50,7 +50,7 @@ static void add_who(struct dl_str *out, const struct dl_pm_who *w)
 	if (!w->pid && !w->nspid)
 		return;
 	if (!w->pid)
-		dl_str_addf(out, " (pid %" PRIu32 " in its container)", w->nspid);
+		dl_str_addf(out, " (pid %" PRIu32 ")", w->nspid);	/* as the training printed it */
 	else if (w->nspid && w->nspid != w->pid)
 		dl_str_addf(out, " (pid %" PRIu32 ", %" PRIu32 " in its container)", w->pid, w->nspid);
 	else
