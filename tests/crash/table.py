@@ -58,8 +58,9 @@ Measured on {cpus} CPUs, Linux {kernel}, with cgroups of version {cgroups}.
 
 
 def page(found, skipped, broken, pasted):
-    text = HEAD.format(verdicts=sum(j.pm["verdict"]["death"] in j.s.right for j in found), right=sum(not j.wrong for j in found), count=len(found) + len(broken),
-                       pasted=pasted, cpus=os.cpu_count(), kernel=os.uname().release.split("-")[0],
+    text = HEAD.format(verdicts=sum(j.pm["verdict"]["death"] in j.s.right for j in found),
+                       right=sum(not j.wrong for j in found), count=len(found) + len(broken), pasted=pasted,
+                       cpus=os.cpu_count(), kernel=os.uname().release.split("-")[0],
                        cgroups=2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1)
     text += "\n".join(row(j) for j in found) + "\n"
     for title, lines in (("Not right", [f"{j.s.name}: {'; '.join(j.wrong)}" for j in found if j.wrong] + broken),
