@@ -38,7 +38,7 @@ static const struct pmlog_sample {
 	  "E0716 10:11:13.131000 140001 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: 1) local_rank: 1 "
 	  "(pid: 4101) of binary: /usr/bin/python3\n"
 	  "  exitcode  : 1 (pid: 4101)\n" },
-	{ "no room in /dev/shm, torch 1.6", S_D(SHM_FULL), DL_DEATH_SHM_FULL, 0, 1208,
+	{ "no room in /dev/shm, torch 1.6", S_D(SHM_FULL), DL_DEATH_SHM_FULL, 0, 0,
 	  "Traceback (most recent call last):\n"
 	  "  File \"/usr/lib/python3.6/multiprocessing/queues.py\", line 240, in _feed\n"
 	  "    send_bytes(obj)\n"

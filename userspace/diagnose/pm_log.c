@@ -344,6 +344,7 @@ struct fit {
 	const struct dl_pm_claim *first;
 	enum dl_death likely;
 	bool by_raised;		/* likely was taken from an exception in general */
+	bool open;		/* an error is known that several causes have: that there was an exception tells less */
 };
 
 static void fit_claim(struct fit *fit, const struct dl_pm_claim *c, const struct dl_log_hit *hit)
@@ -360,7 +361,12 @@ static void fit_claim(struct fit *fit, const struct dl_pm_claim *c, const struct
 	fit->fits &= hit->fits;
 	if (!fit->sig)
 		fit->sig = sig;
-	if (hit->suggests == DL_DEATH_UNEXPLAINED || hit->rule->wrong_for)
+	if (hit->suggests == DL_DEATH_UNEXPLAINED && hit->rule->kind != DL_LOG_TRACEBACK && !sig) {
+		fit->open = true;
+		if (fit->by_raised)
+			fit->likely = DL_DEATH_UNEXPLAINED;
+	}
+	if (hit->suggests == DL_DEATH_UNEXPLAINED || hit->rule->wrong_for || (fit->open && hit->rule->kind == DL_LOG_RAISED))
 		return;
 	if (fit->likely == DL_DEATH_UNEXPLAINED || (fit->by_raised && hit->rule->kind != DL_LOG_RAISED)) {
 		fit->likely = hit->suggests;

@@ -95,6 +95,10 @@ const struct dl_log_rule dl_log_rules[] = {
 	{ "traceback", "^Traceback (most recent call last)", DL_LOG_TRACEBACK, 0, IN_WORKER, DL_DEATH_TRAINER_EXIT, 0, NULL,
 	  "the program ended with a Python exception, unless it was caught", NULL },
 
+	TEXT("feeder-failed", "multiprocessing/queues.py\", line %n, in _feed", IN_WORKER | D(BATCH_LOST), BATCH_LOST,
+	     "the thread that sends a process's batches could not send one: it is lost, and whoever waits for it waits for ever",
+	     "why: the last line of that traceback has it"),
+
 	/* --- shared memory of tensors --- */
 	TEXT("shm-allocate", "unable to allocate shared memory(shm) for file </torch_%p_*No space left on device", D(SHM_FULL),
 	     SHM_FULL, "/dev/shm had no room for a tensor (torch 2.10 and later reserve the room at once)",
