@@ -418,6 +418,7 @@ TEST(losses_are_told)
 
 /* --- memory that is not to be had --- */
 
+#if FAILING_ALLOC
 static struct synth *rich(void)
 {
 	struct synth *s = all_idle(40, 16000);
@@ -434,6 +435,7 @@ static struct synth *rich(void)
 	died_of(s, 15991, TRAINER, SIGKILL);
 	return s;
 }
+#endif
 
 /* At whichever allocation it ends: an error, and nothing is left behind. */
 TEST(no_memory)

@@ -138,6 +138,15 @@ TEST(a_lock_between_processes)
 	CHECK(strstr(pm->text, "all 2 workers wait for a lock between processes"));
 }
 
+/* A verdict that is certain rests on a fact. */
+static bool decided(const struct dl_postmortem *pm, const char *text)
+{
+	vec_for_each(&pm->facts, f)
+		if (f->decides && strstr(f->text, text))
+			return true;
+	return false;
+}
+
 TEST(in_the_kernel_and_stopped_and_running)
 {
 	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL, *pm3 = NULL, *pm4 = NULL;
@@ -153,6 +162,7 @@ TEST(in_the_kernel_and_stopped_and_running)
 	pm2 = ASK(.pid = 100);
 	CHECK_DEATH(pm2, HANG, CERTAIN);
 	CHECK(strstr(pm2->text, "SIGSTOP"));
+	CHECK(decided(pm2, "SIGSTOP"));
 	put_proc(201, 100, "pt_data_worker", 'R', -1, 0, 0);
 	pm3 = ASK(.pid = 100);
 	CHECK_DEATH(pm3, NONE, LIKELY);

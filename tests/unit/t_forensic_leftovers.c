@@ -328,6 +328,24 @@ TEST(an_object_beside_an_oom)
 	CHECK_DEATH(pm, OOM_CGROUP, CERTAIN);
 }
 
+/* Without anybody being asked about, the later death of the two counts; an object is as old as its last change. */
+TEST(an_object_after_an_oom)
+{
+	static const char kill[] = "-11-30T09:02:57+0000 gpu12 kernel: Memory cgroup out of memory: Killed process 11 (python3) "
+		"total-vm:2893824kB, anon-rss:819200kB, file-rss:0kB, shmem-rss:0kB, UID:0 pgtables:2112kB oom_score_adj:0\n";
+	_cleanup_pm_ struct dl_postmortem *pm = NULL, *pm2 = NULL;
+
+	begin();
+	put("before", "2025%s", kill);
+	put("after", "2200%s", kill);
+	put_object("torch_4712_99_3", 8 * MIB, 0);
+	pm = ASK(.kernel_log = below("before"));
+	CHECK_DEATH(pm, SHM_FULL, LIKELY);
+	CHECK(other(pm, DL_DEATH_OOM_CGROUP));
+	pm2 = ASK(.kernel_log = below("after"));
+	CHECK_DEATH(pm2, OOM_CGROUP, LIKELY);
+}
+
 /* A real tmpfs, which needs root. */
 TEST(a_small_and_a_full_one)
 {

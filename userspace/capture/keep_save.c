@@ -127,6 +127,8 @@ static int join_from(const struct dl_keep_dir *dir, struct parts *parts, size_t 
 	return err ? err : close_err;
 }
 
+enum { SLACK = 16 << 10 };	/* the head of the copy, and what is less than a block of either file */
+
 /* The oldest parts make room for the others: as many as it takes for the largest one that is left. */
 static size_t give_up(const struct dl_keep_dir *dir, struct parts *parts)
 {
@@ -142,7 +144,7 @@ static size_t give_up(const struct dl_keep_dir *dir, struct parts *parts)
 		need = 0;
 		for (size_t i = first; i < parts->cnt; i++)
 			need = parts->v[i].sz > need ? parts->v[i].sz : need;
-	} while (first + 1 < parts->cnt && room < need);
+	} while (first + 1 < parts->cnt && room < need + SLACK);
 	return first;
 }
 
@@ -208,7 +210,8 @@ pid_t dl_keep_save(struct dl_keep *k, uint64_t seen_ts, const struct dl_keep_out
 {
 	_cleanup_(parts_fini) struct parts parts = {};
 	pid_t pid;
-	int err = 0;
+	int err = 0, closed[2];
+	char c;
 
 	if (out->last)
 		dl_keep_end(k, seen_ts);
@@ -218,10 +221,22 @@ pid_t dl_keep_save(struct dl_keep *k, uint64_t seen_ts, const struct dl_keep_out
 		err = add_part(&parts, &k->dir, k->segs.v[i].name);
 	if (err)
 		return err;
+	if (pipe2(closed, O_CLOEXEC))
+		return -errno;
 	pid = fork();
-	if (!pid)
+	if (!pid) {
+		/* What the saver removes gives room once nobody has it open: not before the recorder has closed its own. */
+		close(closed[1]);
+		while (read(closed[0], &c, 1) < 0 && errno == EINTR)
+			;
+		close(closed[0]);
 		be_saver(k, &parts, out);
-	return pid < 0 ? -errno : pid;
+	}
+	err = pid < 0 ? -errno : 0;
+	parts_fini(&parts);
+	close(closed[0]);
+	close(closed[1]);
+	return err ? err : pid;
 }
 
 bool dl_keep_saved(pid_t pid, bool wait, int *ret_err)

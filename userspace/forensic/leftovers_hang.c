@@ -338,6 +338,7 @@ static int in_state(struct dl_left *l, char state, const char *fmt_text, enum dl
 {
 	vec_for_each(&l->procs, p)
 		vec_for_each(&p->threads, t) {
+			const struct dl_pm_who who = who_of(p, t);
 			char name[48];
 			_cleanup_free_ char *what = NULL;
 			int err;
@@ -348,6 +349,8 @@ static int in_state(struct dl_left *l, char state, const char *fmt_text, enum dl
 			if (!what)
 				return -ENOMEM;
 			err = victim(l, p);
+			if (!err)
+				err = dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true, "is %s", what);
 			return err ? err : dl_left_verdict(l, DL_DEATH_HANG, confidence, dl_left_text("process %s is %s%s",
 				dl_left_name(name, sizeof(name), p->pid, p->comm), what, fmt_text));
 		}
@@ -396,7 +399,12 @@ static int locked_up(struct dl_left *l)
 			all = all && t->for_ever && wait_kind(t) == WAIT_LOCK;
 		if (!all)
 			continue;
+		const struct dl_pm_who who = who_of(p, NULL);
+
 		err = victim(l, p);
+		if (!err)
+			err = dl_pm_fact(l->pm, &who, 0, DL_PM_PROC, true, "waits for a lock of its own, without a deadline, "
+					 "and so does every thread of it");
 		return err ? err : dl_left_verdict(l, DL_DEATH_HANG, DL_PM_CERTAIN, dl_left_text(
 			"process %s waits for a lock of its own that nobody is left to give back: %s%s",
 			dl_left_name(name, sizeof(name), p->pid, p->comm),

@@ -258,11 +258,20 @@ static char *text_of(const struct dl_klog_event *ev)
 	}
 }
 
+/* Something that died later left an object in /dev/shm that got no memory: of two deaths the last is asked about. */
+static bool is_outlived(const struct dl_left *l, const struct dl_klog_event *ev)
+{
+	return l->shm.hollow_cnt && l->shm.hollow_dead && ev->wall_ns > 0 &&
+	       (int64_t)l->shm.hollow_wall_ns > ev->wall_ns + 2 * (int64_t)DL_NS_PER_S;
+}
+
 static enum dl_pm_confidence confidence_of(const struct dl_left *l, const struct dl_klog_event *ev, enum match match)
 {
 	/* Of a core: what it died of, and not why. */
 	if (match == MATCH_ID && ev->kind != DL_KLOG_DUMPED)
 		return DL_PM_CERTAIN;
+	if (match == MATCH_NAME && !l->o->pid && is_outlived(l, ev))
+		return DL_PM_POSSIBLE;
 	/* It may be another process of another day, unless the output itself allows nothing else. */
 	if (match == MATCH_OTHER_ID || (ev->kind == DL_KLOG_DAEMON_KILL && !ev->pid))
 		return l->fits == UINT64_C(1) << death_of(ev) ? DL_PM_LIKELY : DL_PM_POSSIBLE;
