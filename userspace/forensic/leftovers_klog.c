@@ -261,8 +261,10 @@ static char *text_of(const struct dl_klog_event *ev)
 /* Something that died later left an object in /dev/shm that got no memory: of two deaths the last is asked about. */
 static bool is_outlived(const struct dl_left *l, const struct dl_klog_event *ev)
 {
-	return l->shm.hollow_cnt && l->shm.hollow_dead && ev->wall_ns > 0 &&
-	       (int64_t)l->shm.hollow_wall_ns > ev->wall_ns + 2 * (int64_t)DL_NS_PER_S;
+	const int64_t wall_ns = wall_of(l, ev);
+
+	return l->shm.hollow_cnt && l->shm.hollow_dead && wall_ns > 0 &&
+	       (int64_t)l->shm.hollow_wall_ns > wall_ns + 2 * (int64_t)DL_NS_PER_S;
 }
 
 static enum dl_pm_confidence confidence_of(const struct dl_left *l, const struct dl_klog_event *ev, enum match match)
