@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 enum {
 	PHDRS_MAX = 256,
@@ -19,22 +20,12 @@ enum {
 
 #define SYMS_MAX (UINT64_C(64) << 20)	/* gone through in one file */
 
+/* Whole, or it is no such file. */
 static int read_full(int fd, void *buf, size_t sz, uint64_t off)
 {
-	size_t have = 0;
+	const int err = dl_read_at(fd, buf, sz, off);
 
-	while (have < sz) {
-		const ssize_t n = pread(fd, (char *)buf + have, sz - have, (off_t)(off + have));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -ENOEXEC;
-		have += (size_t)n;
-	}
-	return 0;
+	return err == -ENODATA ? -ENOEXEC : err;
 }
 
 static bool inside(const struct dl_elf *e, uint64_t off, uint64_t sz)

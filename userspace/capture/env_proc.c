@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "capture/env.h"
 #include "capture/maps.h"
@@ -35,11 +36,9 @@ static uint64_t count_fds(int proc_fd)
 	fd = openat(proc_fd, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return 0;
-	}
 	for (const struct dirent *de; (de = readdir(dir));)
 		cnt += de->d_name[0] != '.';
 	return cnt;

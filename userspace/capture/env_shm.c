@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "capture/env.h"
 #include "capture/proc.h"
 
@@ -83,11 +84,9 @@ static void count_files(int shm_fd, struct dl_ev_env_shm *ev)
 
 	if (fd < 0)
 		return;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return;
-	}
 	while ((de = readdir(dir))) {
 		struct stat st;
 

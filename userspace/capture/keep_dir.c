@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "capture/output.h"
 
 /* Of this thread alone, capabilities(7): root's rights over files go with them. Groups stay: the folder
@@ -123,11 +124,9 @@ int dl_keep_dir_list(const struct dl_keep_dir *dir, struct dl_names *ret)
 	*ret = (struct dl_names){};
 	if (fd < 0)
 		return -errno;
-	dp = fdopendir(fd);
-	if (!dp) {
-		close(fd);
+	dp = dl_dir_of(fd);
+	if (!dp)
 		return -ENOMEM;
-	}
 	while ((de = readdir(dp))) {
 		const char *end = strrchr(de->d_name, '.');
 		char **slot;

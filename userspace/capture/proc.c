@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 
 static uint64_t clock_ns(clockid_t clock)
@@ -156,12 +157,9 @@ static int each_number(int dirfd, const char *name, int (*fn)(uint32_t nr, void 
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	dir = fdopendir(fd);
-	if (!dir) {
-		ret = -errno;
-		close(fd);
-		return ret;
-	}
+	dir = dl_dir_of(fd);
+	if (!dir)
+		return -errno;
 	while (!ret && (errno = 0, de = readdir(dir))) {
 		uint64_t nr;
 

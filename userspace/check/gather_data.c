@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/vec.h"
 #include "capture/env.h"
 #include "capture/proc.h"
@@ -67,11 +68,9 @@ static int find_files(struct files *files, int root_fd, const char *path, int de
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return 0;
-	}
 	for (const struct dirent *de; !err && (de = readdir(dir)) && files->left-- > 0 && files->paths.cnt < FILES_MAX;) {
 		char below[PATH_MAX];
 		struct stat st;

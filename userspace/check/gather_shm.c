@@ -13,6 +13,7 @@
 #include <linux/magic.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "check/batch.h"
 #include "check/gather.h"
 
@@ -74,11 +75,9 @@ void ck_gather_torch(struct dl_ck_shm *shm, int shm_fd, const struct dl_map *own
 
 	if (fd < 0)
 		return;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return;
-	}
 	shm->owners_known = owners != NULL;
 	shm->torch_cnt = shm->torch_bytes = shm->dead_cnt = shm->dead_bytes = shm->failed_cnt = 0;
 	for (const struct dirent *de; (de = readdir(dir));) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "capture/proc.h"
 #include "check/gather.h"
@@ -225,11 +226,9 @@ int ck_store_member(struct ck_store *s, struct ck_member *m, uint64_t *ret_fds)
 
 	if (fd < 0)
 		return errno == EACCES || errno == EPERM ? -EACCES : 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return -ENOMEM;
-	}
 	for (const struct dirent *de; !err && (de = readdir(dir));) {
 		if (de->d_name[0] == '.')
 			continue;
@@ -249,11 +248,9 @@ int ck_store_dir(struct ck_store *s, const struct ck_family *fam, int shm_fd)
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return -ENOMEM;
-	}
 	for (const struct dirent *de; (de = readdir(dir));) {
 		struct object *o;
 		struct stat st;

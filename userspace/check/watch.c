@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "capture/gpu.h"
 #include "capture/maps.h"
@@ -296,11 +297,9 @@ int ck_watch_tidy(struct ck_watch *w)
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return 0;
-	}
 	err = ck_find_owners(&alive, &known);
 	if (err)
 		return err;

@@ -15,6 +15,7 @@
 #include <zstd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 enum { IN_SZ = 128 << 10, OUT_SZ = 1 << 20 };
 
@@ -74,22 +75,10 @@ static const struct dl_core_part *part_at(const struct dl_core_file *f, uint64_t
 int dl_core_pread(const struct dl_core_file *f, void *buf, size_t sz, uint64_t off)
 {
 	const struct dl_core_part *p = part_at(f, off);
-	size_t have = 0;
 
 	if (!p || sz > p->end - off || off + sz > f->sz)
 		return -ENODATA;
-	while (have < sz) {
-		const ssize_t n = pread(f->fd, (char *)buf + have, sz - have, (off_t)(off + have));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -ENODATA;
-		have += (size_t)n;
-	}
-	return 0;
+	return dl_read_at(f->fd, buf, sz, off);
 }
 
 void dl_core_file_close(struct dl_core_file *f)

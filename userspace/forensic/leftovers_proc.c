@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/str.h"
 #include "capture/maps.h"
 #include "forensic/leftovers_int.h"
@@ -43,11 +44,9 @@ static int list_all(const struct dl_left *l, struct all_procs *all)
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return -ENOMEM;
-	}
 	while ((de = readdir(dir))) {
 		struct dl_pid_pair *pair;
 		struct dl_stat st;
@@ -181,11 +180,9 @@ static uint64_t count_entries(int proc_fd, const char *name)
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return 0;
-	}
 	while ((de = readdir(dir)))
 		cnt += de->d_name[0] != '.';
 	return cnt;

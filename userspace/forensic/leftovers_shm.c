@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/str.h"
 #include "capture/env.h"
@@ -36,11 +37,9 @@ static int living(const struct dl_left *l, struct dl_map *ids)
 
 	if (fd < 0)
 		return 0;
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
+	dir = dl_dir_of(fd);
+	if (!dir)
 		return -ENOMEM;
-	}
 	while (!err && (de = readdir(dir))) {
 		struct dl_status st;
 		char path[300], buf[8192];
@@ -106,11 +105,9 @@ static int look_at_objects(struct dl_left *l, int shm_fd)
 	const struct dirent *de;
 	int err, cnt = 0;
 
-	dir = fdopendir(shm_fd);
-	if (!dir) {
-		close(shm_fd);
+	dir = dl_dir_of(shm_fd);
+	if (!dir)
 		return -ENOMEM;
-	}
 	err = living(l, &ids);
 	while (!err && cnt < FILES_MAX && (de = readdir(dir))) {
 		struct stat st;

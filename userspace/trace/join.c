@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/format.h"
 #include "trace/reader_int.h"
 #include "trace/scan.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/vec.h"
 #include "trace/format.h"
 #include "trace/folder.h"

@@ -9,28 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/vec.h"
 
 #define WINDOW_SZ (1u << 16)	/* for a search; at least a frame header */
 #define INDEX_TRIES 4		/* so many things that look like an index are read to their end */
-
-int dl_read_at(int fd, void *buf, size_t sz, uint64_t off)
-{
-	size_t done = 0;
-
-	while (done < sz) {
-		ssize_t n = pread(fd, (uint8_t *)buf + done, sz - done, (off_t)(off + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return -ENODATA;
-		done += (size_t)n;
-	}
-	return 0;
-}
 
 struct scanner {
 	int fd;

@@ -12,9 +12,6 @@ struct dl_scan {
 	bool complete;		/* there is a footer */
 };
 
-/* 0, -ENODATA when the file ends before, or -errno. */
-int dl_read_at(int fd, void *buf, size_t sz, uint64_t off);
-
 /* Fills in ix, which is zeroed; 0 or -errno. first is the offset of the first frame. */
 int dl_scan_file(struct dl_index *ix, struct dl_scan *scan, int fd, uint64_t file_sz,
 		 uint64_t first, uint64_t trace_id);
