@@ -455,5 +455,10 @@ TEST(a_device_without_facts_is_not_listed)
 	text = render(r, &(struct dl_text_opts){});
 	CHECK_HAS(text, "A GPU of the machine, 1.00 GiB");
 	free(text);
+	g->simulated = true;
+	text = render(r, &(struct dl_text_opts){});
+	CHECK_HAS(text, "A simulated GPU, 1.00 GiB");
+	CHECK(!strstr(text, "of the machine"));
+	free(text);
 	dl_report_free(r);
 }

@@ -280,10 +280,10 @@ static void gpu_title(struct tx *t, const struct dl_gpu_report *g)
 	if (g->index >= 0)
 		dl_str_addf(&s, "GPU %" PRId64 " of the machine", g->index);
 	else
-		dl_str_add(&s, "A GPU of the machine");
+		dl_str_add(&s, g->simulated ? "A simulated GPU" : "A GPU of the machine");
 	if (g->name)
 		dl_str_addf(&s, ", %s", g->name);
-	if (g->simulated && !(g->name && strcasestr(g->name, "simulated")))
+	if (g->index >= 0 && g->simulated && !(g->name && strcasestr(g->name, "simulated")))
 		dl_str_add(&s, " (simulated)");
 	if (g->mem_total)
 		dl_str_addf(&s, ", %s", tx_size(a, g->mem_total));
