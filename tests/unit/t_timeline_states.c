@@ -199,3 +199,21 @@ TEST(refusals_are_kept_with_deaths)
 	CHECK_EQ(((const struct dl_ev_proc_limits *)tl->env.v[0].ev)->nofile, 1024);
 	dl_timeline_free(tl);
 }
+
+/* fs/select.c: the timer of a poll fires up to 0.5 % of its time-out late, but never more than 100 ms. */
+TEST(a_timer_may_be_late_as_the_kernel_lets_it)
+{
+	struct dl_wait w = { .deadline = AT(5000) };
+
+	w.wake_ts = w.deadline + MS(25);
+	CHECK(dl_timed_out(&w, AT(0)));
+	w.wake_ts = w.deadline + MS(27);
+	CHECK(!dl_timed_out(&w, AT(0)));
+	w.deadline = AT(60000);
+	w.wake_ts = w.deadline + MS(100);
+	CHECK(dl_timed_out(&w, AT(0)));
+	w.wake_ts = w.deadline + MS(102);
+	CHECK(!dl_timed_out(&w, AT(0)));
+	w.wake_ts = w.deadline - MS(1);
+	CHECK(!dl_timed_out(&w, AT(0)));
+}

@@ -12,6 +12,7 @@
 
 #include "timeline/syscalls.h"
 
+#define POLL_SLACK_MAX_NS 100000000ULL
 #define ANNOUNCE_NS 40000	/* making a storage's name and message, taking the answer */
 #define LEAD_NS 100000	/* from the read's begin, or from unpickling the name of a socket, to the wake */
 
@@ -21,8 +22,10 @@ bool dl_timed_out(const struct dl_wait *w, uint64_t start)
 
 	if (!w->deadline || !w->wake_ts || w->deadline <= start)
 		return false;
-	/* The kernel lets poll and select be late by 0.1 % of their time-out (select_estimate_accuracy). */
-	slack = 1000000 + (w->deadline - start) / 1000;
+	/* The kernel lets poll and select be late by 0.1 % of their time-out, 0.5 % for a thread that is nice, and
+	 * 100 ms at most (__estimate_accuracy in fs/select.c). */
+	slack = (w->deadline - start) / 200;
+	slack = 1000000 + (slack < POLL_SLACK_MAX_NS ? slack : POLL_SLACK_MAX_NS);
 	return w->wake_ts + 100000 >= w->deadline && w->wake_ts <= w->deadline + slack;
 }
 
