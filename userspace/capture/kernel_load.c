@@ -16,9 +16,14 @@
 #include "capture/env.h"
 #include "capture/kernel_priv.h"
 
-/* Each ring: 4 MiB hold 30,000 switches, a third of a second of the worst case of 8 CPUs */
-#define RING_SZ_DEFAULT (4U << 20)
-#define CPUS_PER_RING_SHIFT 3
+/*
+ * A CPU has a ring of its own where there are enough of them: CPUs that share one pass its lock and its end
+ * back and forth at every event, which costs more than the event. 2 MiB hold 14,000 switches, 256 KiB a
+ * hundred milliseconds of a CPU that switches 18,000 times a second. They count twice in the recorder's
+ * resident memory, as libbpf maps them twice.
+ */
+#define RINGS_SZ (16U << 20)	/* together */
+#define RING_MAX_SZ (2U << 20)
 #define SAME_CALL_MIN_NS 30000
 #define SAME_CALL_MAX_NS 1000000
 #define SAME_CALL_PAIRS 40
@@ -164,8 +169,12 @@ static void fill_rodata(struct dl_kernel *k)
 
 static uint32_t ring_sz(const struct dl_kernel *k)
 {
-	uint32_t want = k->opts.ring_sz ? k->opts.ring_sz : RING_SZ_DEFAULT, sz = sysconf(_SC_PAGESIZE);
+	uint32_t want = RINGS_SZ / (uint32_t)k->group_cnt, sz = sysconf(_SC_PAGESIZE);
 
+	if (want > RING_MAX_SZ)
+		want = RING_MAX_SZ;
+	if (k->opts.ring_sz)
+		want = k->opts.ring_sz;
 	while (sz < want && sz < 1U << 30)	/* a power of two, whole pages */
 		sz <<= 1;
 	return sz;
@@ -249,7 +258,7 @@ int dl_kernel_load(struct dl_kernel *k, struct dl_diag *d)
 {
 	int err, missing, refused;
 
-	k->group_shift = CPUS_PER_RING_SHIFT;
+	k->group_shift = 0;
 	while ((k->cpus - 1) >> k->group_shift >= DL_GROUP_MAX)
 		k->group_shift++;
 	k->group_cnt = ((k->cpus - 1) >> k->group_shift) + 1;
