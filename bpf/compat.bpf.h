@@ -85,8 +85,10 @@ enum bpf_func_id___dl {
 	BPF_FUNC_task_pt_regs___dl = 175,
 };
 
-/* commit dd6e10fbd9fb ("bpf: Add bpf_task_pt_regs() helper"), 5.15; the same kernels have
- * bpf_get_current_task_btf, commit 3ca1032ab7ab, 5.11. */
+/* commit 3ca1032ab7ab ("bpf: Add bpf_get_current_task_btf() helper"), 5.11 */
+#define dl_has_current_btf() bpf_core_enum_value_exists(enum bpf_func_id___dl, BPF_FUNC_get_current_task_btf___dl)
+
+/* commit dd6e10fbd9fb ("bpf: Add bpf_task_pt_regs() helper"), 5.15; such kernels have the other, too. */
 #define dl_has_pt_regs() bpf_core_enum_value_exists(enum bpf_func_id___dl, BPF_FUNC_task_pt_regs___dl)
 
 extern const volatile __u32 dl_thread_sz;

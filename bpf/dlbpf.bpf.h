@@ -164,12 +164,15 @@ static __always_inline __u32 dl_ns_id(struct task_struct *t)
 
 /* --- names of foreign threads ----------------------------------------------------------------- */
 
-/* Sends the name of a thread outside the tree when it was not sent yet. */
-static __always_inline void dl_name_foreign(struct task_struct *t, __u32 pid, __u32 tid, __u32 flags,
-					    __u64 now)
+/* What tells two threads of one id apart, and a thread from itself before an exec. */
+static __always_inline __u32 dl_name_sig(__u64 start_time, __u32 exec_id)
 {
-	__u32 sig = (__u32)(BPF_CORE_READ(t, start_time) >> 10) * 2654435761u +
-		    (__u32)BPF_CORE_READ(t, self_exec_id) + 1;
+	return (__u32)(start_time >> 10) * 2654435761u + exec_id + 1;
+}
+
+/* Sends the name of a thread outside the tree when it was not sent yet. */
+static __always_inline void dl_name_once(struct task_struct *t, __u32 sig, __u32 pid, __u32 tid, __u32 flags, __u64 now)
+{
 	struct dl_named *n = &dl_named[tid & (DL_NAMED_CNT - 1)];
 
 	if (n->tid == tid && n->sig == sig)
@@ -184,6 +187,17 @@ static __always_inline void dl_name_foreign(struct task_struct *t, __u32 pid, __
 	ev.flags = flags & PF_KTHREAD ? DL_NM_KTHREAD : 0;
 	bpf_probe_read_kernel_str(&ev.comm, sizeof(ev.comm), &t->comm);
 	dl_out(&ev, sizeof(ev), DL_EV_NAME);
+}
+
+/* Of a task that the verifier knows: by plain loads, for programs that run at every switch. */
+static __always_inline void dl_name_task(struct task_struct *t, __u32 pid, __u32 tid, __u32 flags, __u64 now)
+{
+	dl_name_once(t, dl_name_sig(t->start_time, t->self_exec_id), pid, tid, flags, now);
+}
+
+static __always_inline void dl_name_foreign(struct task_struct *t, __u32 pid, __u32 tid, __u32 flags, __u64 now)
+{
+	dl_name_once(t, dl_name_sig(BPF_CORE_READ(t, start_time), BPF_CORE_READ(t, self_exec_id)), pid, tid, flags, now);
 }
 
 #endif

@@ -85,7 +85,7 @@ static __always_inline void out_with_stack(void *ctx, struct dl_ev_switch *ev)
 
 /* Fills in what is known of a recorded thread that is switched out; true when a stack is wanted. */
 static __always_inline bool fill_prev(struct dl_ev_switch *ev, struct task_struct *prev,
-				      struct dl_target *target, bool preempt)
+				      struct dl_target *target, bool preempt, enum dl_read_how how)
 {
 	struct dl_regs r;
 
@@ -111,7 +111,7 @@ static __always_inline bool fill_prev(struct dl_ev_switch *ev, struct task_struc
 	/* A stopped thread does not wait for what its system call waited for. */
 	if (!ev->prev_state || ev->prev_state & (__TASK_STOPPED | __TASK_TRACED) || ev->flags & DL_SW_EXITING)
 		return false;
-	dl_wait_reason(ev, prev, &r);
+	dl_wait_reason(ev, prev, &r, how);
 	return (ev->prev_state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE;
 }
 
@@ -139,7 +139,7 @@ static __always_inline void out_mem(struct task_struct *t, struct dl_target *tar
 }
 
 static __always_inline void out_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
-				       __u32 prev_state, struct dl_target *pt, struct dl_target *nt)
+				       __u32 prev_state, struct dl_target *pt, struct dl_target *nt, enum dl_read_how how)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct dl_ev_switch ev = {};
@@ -153,16 +153,16 @@ static __always_inline void out_switch(void *ctx, bool preempt, struct task_stru
 	if (!nt) {
 		ev.flags |= DL_SW_NEXT_FOREIGN;
 		if (ev.next_tid)
-			dl_name_foreign(next, ev.next_pid, ev.next_tid, next->flags, now);
+			dl_name_task(next, ev.next_pid, ev.next_tid, next->flags, now);
 	}
 	if (pt) {
-		stack = fill_prev(&ev, prev, pt, preempt);
+		stack = fill_prev(&ev, prev, pt, preempt, how);
 	} else {
 		ev.h.flags = DL_HDR_FOREIGN;
 		if (prev->flags & PF_KTHREAD)
 			ev.flags |= DL_SW_KTHREAD;
 		if (ev.h.tid)
-			dl_name_foreign(prev, ev.h.pid, ev.h.tid, prev->flags, now);
+			dl_name_task(prev, ev.h.pid, ev.h.tid, prev->flags, now);
 	}
 	if (stack)
 		out_with_stack(ctx, &ev);
@@ -173,16 +173,17 @@ static __always_inline void out_switch(void *ctx, bool preempt, struct task_stru
 }
 
 static __always_inline int on_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
-				     __u32 prev_state)
+				     __u32 prev_state, enum dl_read_how how)
 {
-	struct dl_target *pt = dl_target_of(prev->tgid), *nt = dl_target_of(next->tgid);
+	struct dl_target *pt = dl_target_of(prev->tgid), *nt;
 
+	nt = prev->tgid == next->tgid ? pt : dl_target_of(next->tgid);
 	if (!pt) {
 		barrier_var(nt);	/* or clang ORs the pointers, which the verifier forbids */
 		if (!nt)
 			return 0;
 	}
-	out_switch(ctx, preempt, prev, next, prev_state, pt, nt);
+	out_switch(ctx, preempt, prev, next, prev_state, pt, nt, how);
 	return 0;
 }
 
@@ -191,12 +192,19 @@ SEC("?tp_btf/sched_switch")
 int BPF_PROG(dl_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
-	return on_switch(ctx, preempt, prev, next, prev_state);
+	return on_switch(ctx, preempt, prev, next, prev_state, DL_READ_CAST);
+}
+
+SEC("?tp_btf/sched_switch")
+int BPF_PROG(dl_switch_4, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	return on_switch(ctx, preempt, prev, next, prev_state, DL_READ_HELPER);
 }
 
 /* Before it, the state may have been overwritten by a wake that is under way (TASK_WAKING). */
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(dl_switch_3, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	return on_switch(ctx, preempt, prev, next, dl_task_state(prev));
+	return on_switch(ctx, preempt, prev, next, dl_task_state(prev), DL_READ_HELPER);
 }

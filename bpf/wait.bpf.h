@@ -170,10 +170,9 @@ static __always_inline __u64 dl_deadline(struct dl_ev_switch *ev, const struct d
 }
 
 static __always_inline void dl_wait_file(struct dl_ev_switch *ev, struct task_struct *t,
-					 const struct dl_regs *r, __u8 which)
+					 const struct dl_regs *r, __u8 which, enum dl_read_how how)
 {
 	struct dl_file f = {};
-	struct file *file;
 	__s32 fd;
 
 	switch (which) {
@@ -190,12 +189,8 @@ static __always_inline void dl_wait_file(struct dl_ev_switch *ev, struct task_st
 	default:
 		return;
 	}
-	if (fd < 0)
+	if (fd < 0 || !dl_fd_read(&f, t, fd, how))
 		return;
-	file = dl_fd_file(t, fd);
-	if (!file)
-		return;
-	dl_file_read(&f, file);
 	ev->file_ino = f.ino;
 	ev->file_dev = f.dev;
 	ev->file_magic = f.magic;
@@ -204,7 +199,7 @@ static __always_inline void dl_wait_file(struct dl_ev_switch *ev, struct task_st
 
 /* Descriptor and deadline of the system call that a thread blocks in. */
 static __always_inline void dl_wait_reason(struct dl_ev_switch *ev, struct task_struct *t,
-					   const struct dl_regs *r)
+					   const struct dl_regs *r, enum dl_read_how how)
 {
 	__u64 nr = r->nr;
 	__u8 fd, timeout;
@@ -214,7 +209,7 @@ static __always_inline void dl_wait_reason(struct dl_ev_switch *ev, struct task_
 	fd = dl_syscalls[nr].fd;
 	timeout = dl_syscalls[nr].timeout;
 	if (fd)
-		dl_wait_file(ev, t, r, fd);
+		dl_wait_file(ev, t, r, fd, how);
 	if (timeout)
 		ev->deadline = dl_deadline(ev, r, timeout);
 }

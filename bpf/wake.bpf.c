@@ -5,11 +5,27 @@
  */
 #include "dlbpf.bpf.h"
 
-/* The waker: the current thread, which an interrupt may only have borrowed. */
-static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *waker)
+/* Names the current thread, which is foreign, and returns its flags. */
+static __always_inline __u32 name_waker(const struct dl_ev_wake *ev)
 {
-	struct task_struct *cur = (void *)bpf_get_current_task();
-	__u32 flags = PF_KTHREAD;
+	struct task_struct *cur;
+	__u32 flags;
+
+	if (dl_has_current_btf()) {
+		cur = bpf_get_current_task_btf();
+		flags = cur->flags;
+		dl_name_task(cur, ev->h.pid, ev->h.tid, flags, ev->h.ts);
+		return flags;
+	}
+	cur = (void *)bpf_get_current_task();
+	flags = BPF_CORE_READ(cur, flags);
+	dl_name_foreign(cur, ev->h.pid, ev->h.tid, flags, ev->h.ts);
+	return flags;
+}
+
+/* The waker: the current thread, which an interrupt may only have borrowed. */
+static __always_inline void fill_waker(struct dl_ev_wake *ev, bool foreign)
+{
 	struct dl_regs r;
 
 	ev->syscall = -1;
@@ -19,16 +35,12 @@ static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *
 		ev->h.flags |= DL_HDR_FOREIGN;
 		return;
 	}
-	if (waker) {
-		flags = 0;
-	} else {
-		flags = BPF_CORE_READ(cur, flags);
+	if (foreign) {
 		ev->h.flags |= DL_HDR_FOREIGN;
-		dl_name_foreign(cur, ev->h.pid, ev->h.tid, flags, ev->h.ts);
-	}
-	if (flags & PF_KTHREAD) {
-		ev->flags |= DL_WK_KTHREAD;
-		return;
+		if (name_waker(ev) & PF_KTHREAD) {
+			ev->flags |= DL_WK_KTHREAD;
+			return;
+		}
 	}
 	dl_current_regs(&r);
 	ev->syscall = r.nr;
@@ -36,7 +48,7 @@ static __always_inline void fill_waker(struct dl_ev_wake *ev, struct dl_target *
 		dl_args(&r, &ev->arg0, &ev->arg1);
 }
 
-static __always_inline void out_wake(struct task_struct *p, __u64 id, bool foreign_wakee, struct dl_target *waker,
+static __always_inline void out_wake(struct task_struct *p, __u64 id, bool foreign_wakee, bool foreign_waker,
 				     __u32 flags)
 {
 	struct dl_ev_wake ev = {};
@@ -47,10 +59,10 @@ static __always_inline void out_wake(struct task_struct *p, __u64 id, bool forei
 	ev.flags = flags;
 	ev.wakee_state = dl_task_state(p);
 	ev.throttle_cnt = dl_task_throttle(p);
-	fill_waker(&ev, waker);
+	fill_waker(&ev, foreign_waker);
 	if (foreign_wakee) {
 		ev.flags |= DL_WK_FOREIGN_WAKEE;
-		dl_name_foreign(p, ev.wakee_pid, ev.wakee_tid, 0, ev.h.ts);
+		dl_name_task(p, ev.wakee_pid, ev.wakee_tid, 0, ev.h.ts);
 	}
 	dl_out(&ev, sizeof(ev), DL_EV_WAKE);
 }
@@ -60,14 +72,14 @@ static __always_inline int on_wake(struct task_struct *p, __u32 flags)
 	struct dl_target *wakee = dl_target_of(p->tgid), *waker;
 	__u64 id = bpf_get_current_pid_tgid();
 
-	waker = dl_target_of(id >> 32);
+	waker = (__u32)p->tgid == id >> 32 ? wakee : dl_target_of(id >> 32);
 	if (!wakee) {
 		barrier_var(waker);	/* or clang ORs the pointers, which the verifier forbids */
 		/* The recorder's own reader is woken by crash events: that is no news. */
 		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid)
 			return 0;
 	}
-	out_wake(p, id, !wakee, waker, flags);
+	out_wake(p, id, !wakee, !waker, flags);
 	return 0;
 }
 

@@ -37,13 +37,14 @@ struct dl_named {
 	__u32 sig;		/* of start time and execs: tids are reused, names change with exec */
 };
 
-/* Relative time-outs of waits that may sleep more than once: direct-mapped by tid. */
+/* Relative time-outs of waits that may sleep more than once: direct-mapped by tid. Threads of one process
+ * have ids in a row and sleep on different CPUs, so each has a cache line of its own. */
 struct dl_wait {
 	__u32 tid;
 	__u32 sig;		/* of the call and the place it was made from */
 	__u64 deadline;
 	__u64 exec_ns;
-};
+} __attribute__((aligned(64)));
 
 /* Which argument of a system call is the descriptor it waits for ... */
 enum dl_sc_fd {
@@ -139,6 +140,13 @@ struct dl_fault_stack {
 	__u64 regs[DL_FAULT_WORDS];
 	__u8 stack[DL_FAULT_STACK_SZ];	/* from the stack pointer on */
 };
+
+/* System calls of the machine by CPU, each in a cache line of its own; CPUs beyond share them. */
+#define DL_CALL_SLOTS 64
+
+struct dl_call_cnt {
+	__u64 cnt;
+} __attribute__((aligned(64)));
 
 struct dl_losses {
 	__u64 cnt[DL_EV_MAX];	/* by kind; the map's key is enum dl_loss_cause */

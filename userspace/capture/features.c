@@ -38,6 +38,7 @@ const struct dl_feature dl_feature_table[DL_FEAT_MAX] = {
 				    "CONFIG_CFS_BANDWIDTH" },
 	[DL_FEAT_UPROBE] = { "uprobes by perf_event_open", "CUDA calls where there is no collector",
 			     "33ea4b24277b, 4.17; CONFIG_UPROBE_EVENTS" },
+	[DL_FEAT_CAST] = { "bpf_rdonly_cast", "what a thread waits at, in a fraction of the time", "a35b9af4ec2c, 6.2" },
 	[DL_FEAT_MEMCG] = { "struct mem_cgroup", "which cgroup's limit an OOM kill was for", "CONFIG_MEMCG" },
 };
 
@@ -126,6 +127,7 @@ static void probe_table(struct dl_features *f)
 	has[DL_FEAT_PSI] = struct_member(btf, "task_struct", "in_memstall") != 0;
 	has[DL_FEAT_CFS_BANDWIDTH] = struct_member(btf, "cfs_rq", "throttle_count") != 0;
 	has[DL_FEAT_UPROBE] = !access(UPROBE_PMU, R_OK);
+	has[DL_FEAT_CAST] = btf__find_by_name_kind(btf, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	has[DL_FEAT_MEMCG] = btf__find_by_name_kind(btf, "mem_cgroup", BTF_KIND_STRUCT) > 0;
 }
 

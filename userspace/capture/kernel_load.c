@@ -35,7 +35,8 @@ enum { G_SWITCH, G_WAKE, G_WAKE_NEW, G_FORK, G_EXEC, G_EXIT, G_RENAME, G_SIGNAL,
        G_CUDA_ENTER, G_CUDA_LEAVE, G_FAIL, G_FAULT_STACK };
 
 const struct dl_prog_rule dl_prog_rules[] = {
-	{ PROG(dl_switch), "sched_switch", 4, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
+	{ PROG(dl_switch), "sched_switch", 4, DL_FEAT_CAST, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
+	{ PROG(dl_switch_4), "sched_switch", 4, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
 	{ PROG(dl_switch_3), "sched_switch", 3, 0, G_SWITCH, DL_SRC_SWITCH, DL_EV_SWITCH, DL_AT_TP, true },
 	{ PROG(dl_waking), "sched_waking", 1, 0, G_WAKE, DL_SRC_WAKE, DL_EV_WAKE, DL_AT_TP, true },
 	{ PROG(dl_wakeup_new), "sched_wakeup_new", 1, 0, G_WAKE_NEW, DL_SRC_WAKE, DL_EV_WAKE, DL_AT_TP, true },
@@ -167,15 +168,17 @@ static void fill_rodata(struct dl_kernel *k)
 #endif
 }
 
+/* A power of two of whole pages: as much as was asked for at least, as much as there is at most. */
 static uint32_t ring_sz(const struct dl_kernel *k)
 {
-	uint32_t want = RINGS_SZ / (uint32_t)k->group_cnt, sz = sysconf(_SC_PAGESIZE);
+	uint32_t want = k->opts.ring_sz, max = RINGS_SZ / (uint32_t)k->group_cnt, sz = sysconf(_SC_PAGESIZE);
 
-	if (want > RING_MAX_SZ)
-		want = RING_MAX_SZ;
-	if (k->opts.ring_sz)
-		want = k->opts.ring_sz;
-	while (sz < want && sz < 1U << 30)	/* a power of two, whole pages */
+	if (!want) {
+		while (sz * 2 <= max && sz < RING_MAX_SZ)
+			sz <<= 1;
+		return sz;
+	}
+	while (sz < want && sz < 1U << 30)
 		sz <<= 1;
 	return sz;
 }
