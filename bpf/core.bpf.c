@@ -11,6 +11,7 @@ const volatile __u32 dl_self_tgid = 0;	/* the recorder */
 const volatile __u32 dl_page_sz = 4096;
 const volatile __u32 dl_thread_sz = 16384;	/* kernel stack */
 const volatile __u32 dl_period_us = 0;	/* between two samples */
+const volatile bool dl_user_stacks = false;	/* with samples */
 const volatile __u32 dl_same_call_ns = 30000;	/* runs so short do not leave a system call */
 const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT] = {};
 

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* On-CPU samples: where a recorded thread is when the timer fires, with both stacks. */
+/*
+ * On-CPU samples: where a recorded thread is when the timer fires, with its kernel stack. The user stack is
+ * taken only when it is asked for: it follows frame pointers, which Python and most libraries do not keep,
+ * costs some microseconds with cold caches, and is different each time.
+ */
 #include "dlbpf.bpf.h"
 
 extern const volatile __u32 dl_period_us;
+extern const volatile bool dl_user_stacks;
 
 struct sample_event {
 	struct dl_ev_sample ev;
@@ -19,7 +24,7 @@ struct {
 /* Appends the stacks and returns their size; in the ring stack is kernel frames << 16 | user frames. */
 static __always_inline __u32 take_stacks(void *ctx, struct sample_event *s, bool user)
 {
-	__s64 k = 0, u;
+	__s64 k = 0, u = 0;
 
 	/* In user mode there is no kernel stack: bpf_get_stack would say -EFAULT. */
 	if (!user) {
@@ -29,10 +34,12 @@ static __always_inline __u32 take_stacks(void *ctx, struct sample_event *s, bool
 			k = 0;
 		}
 	}
-	u = bpf_get_stack(ctx, (void *)s->addr + k, DL_USTACK_MAX * 8, BPF_F_USER_STACK);
-	if (u < 0 || u > DL_USTACK_MAX * 8) {
-		dl_lost(DL_LOSS_STACK, DL_EV_SAMPLE);
-		u = 0;
+	if (dl_user_stacks) {
+		u = bpf_get_stack(ctx, (void *)s->addr + k, DL_USTACK_MAX * 8, BPF_F_USER_STACK);
+		if (u < 0 || u > DL_USTACK_MAX * 8) {
+			dl_lost(DL_LOSS_STACK, DL_EV_SAMPLE);
+			u = 0;
+		}
 	}
 	s->ev.stack = ((__u32)k >> 3) << 16 | (__u32)u >> 3;
 	return k + u;

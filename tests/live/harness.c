@@ -41,7 +41,7 @@ static int keep(struct dl_sink *sink, const struct dl_hdr *ev)
 
 const char *harness_open(struct harness *h, uint32_t sample_hz, uint32_t ring_sz)
 {
-	const struct dl_kernel_opts opts = { .sample_hz = sample_hz, .ring_sz = ring_sz };
+	const struct dl_kernel_opts opts = { .sample_hz = sample_hz, .ring_sz = ring_sz, .user_stacks = true };
 	static struct dl_diag d;
 
 	memset(h, 0, sizeof(*h));

@@ -14,8 +14,10 @@ struct dl_kernel;
 struct dl_kernel_opts {
 	uint32_t sample_hz;	/* on-CPU samples a second and CPU; 0: none */
 	uint32_t ring_sz;	/* bytes of each ring of a group of CPUs; 0: the default */
+	bool user_stacks;	/* samples come with the user stack, by frame pointers */
 	bool verbose;		/* libbpf's messages to stderr */
 	bool no_syscalls;	/* no failed system calls: spares the host the slow exit of every call */
+	bool all_syscalls;	/* watch them even where the machine makes so many that it is dear */
 };
 
 /*

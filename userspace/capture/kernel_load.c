@@ -158,6 +158,7 @@ static void fill_rodata(struct dl_kernel *k)
 	ro->dl_thread_sz = page > 16384 ? page : 16384;	/* arm64 with 64 KiB pages */
 	ro->dl_same_call_ns = same_call_ns();
 	ro->dl_period_us = k->opts.sample_hz ? 1000000 / k->opts.sample_hz : 0;
+	ro->dl_user_stacks = k->opts.user_stacks;
 	dl_kernel_fill_syscalls(ro->dl_syscalls);
 	dl_kernel_fill_fails(ro->dl_sc_fails);
 	ro->dl_max_maps = dl_env_maps_limit();

@@ -49,7 +49,9 @@ struct dl_record_opts {
 	uint32_t sample_hz;
 	uint32_t gpu_mode;		/* enum dl_gpu_mode, of the collector */
 	uint32_t uprobes;		/* enum dl_gpu_mode, where there is none */
+	bool user_stacks;		/* with samples */
 	bool no_syscalls;		/* no failed system calls */
+	bool all_syscalls;		/* watch them however many calls the machine makes */
 	bool inject;			/* load the collector where it is missing */
 	bool verbose;
 	const char *record_args;	/* for the trace's description */
