@@ -19,7 +19,8 @@
  *     pids.max.
  *   - fanotify for removed objects: no name of who did it, who lives for milliseconds ("rm"), and
  *     tmpfs has it since 5.13 only.
- * Where it cannot be attached, or is not wanted (--no-syscalls), everything else goes on and the trace says so.
+ * Where it cannot be attached, or is not wanted (--no-syscalls), or the machine makes so many calls that it is
+ * dear (userspace/capture/kernel_calls.c), everything else goes on and the trace says so.
  */
 #include "limit.bpf.h"
 #include "unlink.bpf.h"
@@ -32,6 +33,8 @@
 const volatile struct dl_sc_fail dl_sc_fails[DL_SYSCALL_CNT] = {};
 const volatile __s64 dl_nr_recvmsg = -1;
 const volatile __s64 dl_nr_unlink = -1;
+
+struct dl_call_cnt dl_calls[DL_CALL_SLOTS] = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -230,6 +233,8 @@ int BPF_PROG(dl_fail, struct pt_regs *regs, long ret)
 {
 	__s64 nr;
 
+	/* Not atomic: who shares a slot may lose some, and a hundred million less or more tell the same. */
+	dl_calls[bpf_get_smp_processor_id() & (DL_CALL_SLOTS - 1)].cnt++;
 	if (ret < 0)
 		return is_want(-ret) ? on_failed(regs, -ret) : 0;
 	nr = dl_regs_nr(regs);

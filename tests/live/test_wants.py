@@ -53,6 +53,21 @@ for fd in held:
 time.sleep(1.5)
 """
 
+# As many system calls as all CPUs can make, and then the failure.
+CALLS = f"""
+import os, time
+end = time.monotonic() + 9
+for _ in range(os.cpu_count()):
+    if not os.fork():
+        while time.monotonic() < end:
+            for _ in range(10000):
+                os.getppid()
+        os._exit(0)
+for _ in range(os.cpu_count()):
+    os.wait()
+{DESCRIPTORS}
+"""
+
 WORKER = """
 import os, time
 time.sleep(0.4)
@@ -127,7 +142,24 @@ def not_asked_for(where):
     equal(len(said), 1, "what the trace says of it")
 
 
-CASES = {f.__name__: f for f in (shm_is_full, descriptors_run_out, worker_ends_by_itself, not_asked_for)}
+def too_many_calls(where):
+    trace, _ = record(where, CALLS)
+    said = [e for e in dlbpf.dump(trace, "absent") if "million calls a second" in e["text"]]
+    equal(len(said), 1, "times that the trace says that they were given up")
+    equal(dlbpf.dump(trace, "syscall_fail"), [], "failures after that")
+    check(any("million calls a second" in text for text in dlbpf.report(trace)["absent"]), "the report does not say it")
+
+
+def asked_for_in_any_case(where):
+    trace, _ = record(where, CALLS, "--syscalls")
+    fails = [e for e in dlbpf.dump(trace, "syscall_fail") if e["err"] == errno.EMFILE]
+    check(fails, "no failure for want of descriptors, in spite of --syscalls")
+    equal([e["text"] for e in dlbpf.dump(trace, "absent") if "million calls a second" in e["text"]], [],
+          "what the trace says of giving up")
+
+
+CASES = {f.__name__: f for f in (shm_is_full, descriptors_run_out, worker_ends_by_itself, not_asked_for, too_many_calls,
+                                 asked_for_in_any_case)}
 
 
 def main():

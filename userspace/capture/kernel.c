@@ -297,6 +297,7 @@ void dl_kernel_close(struct dl_kernel *k)
 		return;
 	vec_for_each(&k->links, link)
 		bpf_link__destroy(*link);
+	dl_kernel_detach_calls(k);
 	vec_free(&k->links);
 	ring_buffer__free(k->sched);
 	ring_buffer__free(k->crash);

@@ -4,6 +4,7 @@
 #define DLBPF_CAPTURE_KERNEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/diag.h"
@@ -44,6 +45,13 @@ uint32_t dl_kernel_stack_id(struct dl_kernel *k);
 
 /* Emits LOSS events for counters that grew since the last call; *ret_total: all losses so far. */
 int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);
+
+/*
+ * To be called once a second, now_ts being CLOCK_MONOTONIC: gives the failed system calls up where the machine
+ * makes so many calls that to watch them costs more than a share of its CPUs. Returns 1 when it just did, with
+ * the reason in why, which is also emitted as ABSENT; 0, or -errno of the sink.
+ */
+int dl_kernel_weigh_calls(struct dl_kernel *k, uint64_t now_ts, char *why, size_t sz);
 
 /* Stacks get new ids from now on, and are emitted again. */
 void dl_kernel_forget_stacks(struct dl_kernel *k);

@@ -82,6 +82,8 @@ static int attach_one(struct dl_kernel *k, const struct dl_prog_rule *r)
 
 	if (r->attach != DL_AT_TP)
 		return attach_perf(k, r);
+	if (r->source == DL_SRC_SYSCALLS)
+		return dl_kernel_attach_calls(k, dl_rule_prog(k, r));
 	link = bpf_program__attach(dl_rule_prog(k, r));
 	return link ? keep_link(k, link) : -errno;
 }

@@ -51,6 +51,14 @@ extern const int dl_prog_rule_cnt;
 
 struct dl_dead { uint32_t pid; uint64_t ts; };
 
+/* What watching system calls costs, see kernel_calls.c. */
+struct dl_calls {
+	struct bpf_link *link;	/* NULL: they are not watched */
+	double call_ns;		/* a short one takes that much longer here; 0 cannot be seen */
+	uint64_t cnt, ts;	/* at the last look */
+	unsigned int dear;	/* looks in a row at which it was */
+};
+
 struct dl_kernel {
 	struct dl_sink *sink;
 	struct dl_kernel_opts opts;
@@ -73,6 +81,8 @@ struct dl_kernel {
 
 	struct dl_map losses;		/* ring, cause, kind -> count */
 	uint64_t loss_total;
+
+	struct dl_calls calls;
 };
 
 struct bpf_program *dl_rule_prog(const struct dl_kernel *k, const struct dl_prog_rule *r);
@@ -102,6 +112,10 @@ void dl_kernel_reap(struct dl_kernel *k);
 
 /* kernel_syscall.c */
 void dl_kernel_fill_syscalls(struct dl_syscall *table);
+
+/* kernel_calls.c */
+int dl_kernel_attach_calls(struct dl_kernel *k, struct bpf_program *prog);
+void dl_kernel_detach_calls(struct dl_kernel *k);
 
 /* kernel_fail.c */
 void dl_kernel_fill_fails(struct dl_sc_fail *table);

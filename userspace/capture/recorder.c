@@ -235,8 +235,9 @@ static bool is_ours(uint32_t pid, void *arg)
 
 static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, struct dl_diag *d)
 {
-	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .verbose = r->o->verbose,
-					   .no_syscalls = r->o->no_syscalls };
+	const struct dl_kernel_opts kopts = { .sample_hz = r->o->sample_hz, .user_stacks = r->o->user_stacks,
+					   .verbose = r->o->verbose,
+					   .no_syscalls = r->o->no_syscalls, .all_syscalls = r->o->all_syscalls };
 	const struct dl_gpu_opts gopts = { .mode = r->o->gpu_mode };
 	const struct dl_cuda_opts copts = { .mode = r->o->uprobes, .collector = r->o->gpu_mode };
 	const struct dl_gpu_watch_opts wopts = { .is_ours = is_ours, .arg = r };

@@ -149,6 +149,16 @@ void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l)
 
 /* --- the loop ---------------------------------------------------------------------------------- */
 
+static int weigh_calls(struct dl_recorder *r, uint64_t now)
+{
+	char why[256];
+	int ret = dl_kernel_weigh_calls(r->k, now, why, sizeof(why));
+
+	if (ret > 0)
+		dl_rec_note(r, why);
+	return ret < 0 ? ret : 0;
+}
+
 static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t now)
 {
 	struct dl_trace_writer_stats ws = {};
@@ -156,6 +166,8 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	int err;
 
 	err = dl_rec_emit_losses(r);
+	if (!err)
+		err = weigh_calls(r, now);
 	if (!err)
 		err = dl_rec_probe_gpus(r, now);
 	if (err)

@@ -34,7 +34,7 @@ struct record_opts {
 	uint64_t pid, duration_ns, max_sz, sample_hz;
 	const char *path;
 	int gpu;
-	bool no_uprobes, no_syscalls, quiet, verbose, no_report, as_root, inject;
+	bool no_uprobes, no_syscalls, all_syscalls, user_stacks, quiet, verbose, no_report, as_root, inject;
 	struct dl_keep_args keep;
 };
 
@@ -69,6 +69,9 @@ static const struct dl_opt options[] = {
 	  .help = "with --keep: of each trigger's traces only the last N stay (default 8; 0: all)" },
 	{ .name = "sample-hz", .metavar = "N", .kind = DL_OPT_U64, OFF(sample_hz), .max = 10000,
 	  .help = "stack samples a second and CPU (default 199); 0 takes none" },
+	{ .name = "user-stacks", .kind = DL_OPT_FLAG, OFF(user_stacks),
+	  .help = "with each sample keep the user stack as well, by frame pointers: for dump; Python and most "
+		  "libraries have none, and the trace grows" },
 	{ .name = "gpu", .metavar = "MODE", .kind = DL_OPT_CHOICE, OFF(gpu), .choices = gpu_choices,
 	  .help = "what to ask of the GPU: off, light (copies and waits), std (kernels and launches too; "
 		  "the default), full (every call); uprobes: std, but never by CUPTI" },
@@ -78,6 +81,9 @@ static const struct dl_opt options[] = {
 	  .help = "do not watch for system calls that fail for want of something: spares every system call "
 		  "of the machine some 80 ns; a death for want of room, descriptors or processes then goes "
 		  "unexplained" },
+	{ .name = "syscalls", .kind = DL_OPT_FLAG, OFF(all_syscalls),
+	  .help = "watch for such system calls even where the machine makes so many calls that it takes more "
+		  "than 2 % of its CPUs; without it they are then given up, and the trace says so" },
 	{ .name = "inject", .kind = DL_OPT_FLAG, OFF(inject),
 	  .help = "load the collector into processes that use CUDA without it: see docs/GPU.md for what "
 		  "is refused" },
@@ -286,6 +292,8 @@ int cmd_record(int argc, char **argv)
 				      "what is to be recorded? Give -p PID or a command");
 	if (o.no_uprobes && o.gpu == GPU_UPROBES)
 		return dl_usage_error(&dl_cmd_record, "--gpu uprobes and --no-uprobes contradict each other");
+	if (o.no_syscalls && o.all_syscalls)
+		return dl_usage_error(&dl_cmd_record, "--syscalls and --no-syscalls contradict each other");
 	if (o.inject && (!o.gpu || o.gpu == GPU_UPROBES))
 		return dl_usage_error(&dl_cmd_record, o.gpu ? "--inject is for CUPTI, and --gpu uprobes does without it" :
 				      "--inject is for GPU data, and --gpu off wants none");
@@ -311,9 +319,9 @@ int cmd_record(int argc, char **argv)
 	const struct dl_record_opts ro = {
 		.pid = (uint32_t)o.pid, .argv = cmd, .invoker = &inv, .path = o.path, .max_sz = o.max_sz,
 		.keep = o.keep.keep ? &keep : NULL,
-		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz,
+		.duration_ns = o.duration_ns, .sample_hz = (uint32_t)o.sample_hz, .user_stacks = o.user_stacks,
 		.gpu_mode = o.gpu == GPU_UPROBES ? DL_GPU_MODE_OFF : (uint32_t)o.gpu,
-		.no_syscalls = o.no_syscalls,
+		.no_syscalls = o.no_syscalls, .all_syscalls = o.all_syscalls,
 		.uprobes = o.no_uprobes ? DL_GPU_MODE_OFF : o.gpu == GPU_UPROBES ? DL_GPU_MODE_STD : (uint32_t)o.gpu,
 		.inject = o.inject,
 		.verbose = o.verbose, .record_args = args, .on_start = dl_progress_on_start,
