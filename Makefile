@@ -183,6 +183,16 @@ $(O)/tests/bench/trace_bench: $(O)/tests/bench/trace_bench.o $(O)/lib/trace.a $(
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
+# Makes long traces from recorded ones.
+$(O)/tests/bench/repeat: $(O)/tests/bench/repeat.o $(O)/lib/trace.a $(O)/lib/base.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+# What a recording costs those that are not recorded.
+$(O)/tests/bench/neighbour: $(O)/tests/bench/neighbour.o
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
+
 # Cuts recorded traces to size for tests/lab/chains.
 $(O)/tests/lab/scrub: $(O)/tests/lab/scrub.o $(O)/lib/trace.a $(O)/lib/base.a
 	$(call msg,LINK,$@)
@@ -194,7 +204,9 @@ $(KERNEL_TESTS): %: %.o $(O)/tests/live/harness.o $(foreach l,$(upto_capture),$(
 	$(call msg,LINK,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-test-tools: $(O)/tests/bench/empty $(O)/tests/bench/trace_bench $(O)/tests/lab/scrub $(KERNEL_TESTS)
+BENCH_TOOLS := $(addprefix $(O)/tests/bench/,empty trace_bench repeat neighbour)
+
+test-tools: $(BENCH_TOOLS) $(O)/tests/lab/scrub $(KERNEL_TESTS)
 
 # A second build of the libraries and their tests under the sanitizers, in a folder of its own.
 ASAN_O := $(O)-asan
@@ -234,11 +246,13 @@ demo:
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all gpusim
 	$(Q)tests/workloads/demo $(O)
 
-# What recording costs, beside other tools; writes docs/PERFORMANCE.md (root, ten minutes).
+# What recording and reporting cost, beside other tools; writes docs/PERFORMANCE.md (root, half an hour).
+# BENCH=... gives it options: make bench BENCH=--full
+BENCH ?=
 bench:
 	$(Q)deploy/deps check
 	$(Q)$(AS_USER) $(MAKE) $(MAKEOVERRIDES) $(JOBS) all test-tools gpusim
-	$(Q)$(PYTHON) tests/bench/run --build $(O) --write docs/PERFORMANCE.md
+	$(Q)$(PYTHON) -B tests/bench/run --build $(O) --write docs/PERFORMANCE.md $(BENCH)
 
 # How often dlbpf is right about planted faults; writes docs/ACCURACY.md (root, an hour).
 lab:
@@ -311,7 +325,7 @@ help:
 	@echo "make check-unit   the tests that need no root; a minute"
 	@echo "make check-gpu    check and measure on an NVIDIA GPU with PyTorch (root)"
 	@echo "make check-vm     record and report on Debian's kernels 5.10, 6.1 and 6.12 (root, qemu)"
-	@echo "make bench        what recording costs, beside perf and bpftrace (root)"
+	@echo "make bench        what recording and reporting cost, beside perf, bpftrace and strace (root)"
 	@echo "make lab          plant known faults, count how often dlbpf is right (root); lab-quick: one a kind"
 	@echo "make crash-lab    let runs die of every cause that can be planted, and compare the verdicts (root)"
 	@echo "make docs         write the generated pages of docs/ anew"
