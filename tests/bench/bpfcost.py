@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""What each BPF program costs, by the kernel's own statistics (kernel.bpf_stats_enabled), beside a
-program that does nothing on the same tracepoint, in turns on the same load."""
+"""What each BPF program costs, by the kernel's own statistics, beside a program that does nothing on
+the same tracepoint, in turns on the same load."""
 
+import ctypes
 import glob
 import json
 import os
+import platform
 import re
 import shutil
-import signal
 import subprocess
 import time
+from collections import namedtuple
 
 import dlbpf
-from workload import spread
+import figures
+import procs
+import tools
 
-STATS = "/proc/sys/kernel/bpf_stats_enabled"
+_NR_BPF = {"x86_64": 321, "aarch64": 280}
+_BPF_ENABLE_STATS = 32
+
+# Of a segment and a program: nanoseconds a run, runs a second, nanoseconds a second.
+Cost = namedtuple("Cost", "ns rate ns_s")
+# Of a program or of all at one tracepoint (program None): figures.
+Row = namedtuple("Row", "program point rate own empty above core")
 
 
 def bpftool():
@@ -25,104 +35,118 @@ def bpftool():
 
 
 def tracepoints():
-    """program name -> tracepoint, from the sources."""
+    """program name -> tracepoint, or perf_event, from the sources."""
     found = {}
     for path in glob.glob(os.path.join(dlbpf.ROOT, "bpf", "*.bpf.c")):
         with open(path) as f:
             text = f.read()
-        for section, name in re.findall(r'SEC\("\??(?:tp_btf|raw_tp|tp|perf_event)?/?([\w/]*)"\)\s*int\s+(?:BPF_PROG\()?(\w+)',
-                                        text):
+        for section, name in re.findall(r'SEC\("\??([\w/]+)"\)\s*int\s+(?:BPF_PROG\()?(\w+)', text):
             found[name] = section.split("/")[-1]
     return found
 
 
 class Stats:
-    """Statistics on while it lives; snapshots of all programs."""
+    """with Stats(): the kernel measures BPF programs. It ends with a descriptor, so also when the
+    benchmark is killed; the sysctl is not touched."""
 
     def __enter__(self):
-        with open(STATS) as f:
-            self.before = f.read().strip()
-        self.set("1")
+        if not bpftool():
+            raise RuntimeError("no bpftool here")
+        nr = _NR_BPF.get(platform.machine())
+        if not nr:
+            raise RuntimeError(f"the number of bpf(2) on {platform.machine()} is not known here")
+        attr = (ctypes.c_uint32 * 32)()  # type 0: BPF_STATS_RUN_TIME
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = libc.syscall(nr, _BPF_ENABLE_STATS, ctypes.byref(attr), ctypes.sizeof(attr))
+        if self.fd < 0:
+            raise RuntimeError(f"BPF statistics: {os.strerror(ctypes.get_errno())}")
+        os.set_inheritable(self.fd, False)
         return self
 
-    def set(self, value):
-        with open(STATS, "w") as f:
-            f.write(value)
-
     def __exit__(self, *_):
-        self.set(self.before)
+        os.close(self.fd)
 
-    def snapshot(self):
+    @staticmethod
+    def snapshot():
         """id -> (name, run time in ns, runs)"""
         p = subprocess.run([bpftool(), "--json", "prog", "show"], capture_output=True, text=True, check=True)
         return {q["id"]: (q.get("name", "?"), q.get("run_time_ns", 0), q.get("run_cnt", 0))
                 for q in json.loads(p.stdout)}
 
 
-def segment(stats, workload, seconds, ours):
-    """name -> (ns a run, runs, ns) over the next seconds, of the programs that ours() accepts."""
-    a, t0 = stats.snapshot(), time.monotonic()
+def segment(workload, seconds, others):
+    """name -> Cost over the next seconds, of the programs that are not among the others."""
+    a, t0 = Stats.snapshot(), time.monotonic()
     workload.rest(seconds)
-    b, wall = stats.snapshot(), time.monotonic() - t0
+    b, wall = Stats.snapshot(), time.monotonic() - t0
     found = {}
     for i, (name, ns, runs) in b.items():
-        if i in a and ours(i):
-            d_ns, d_runs = ns - a[i][1], runs - a[i][2]
-            if d_runs:
-                found[name] = (d_ns / d_runs, d_runs / wall, d_ns / wall)
+        if i in a and i not in others and runs > a[i][2]:
+            ns, runs = ns - a[i][1], runs - a[i][2]
+            found[name] = Cost(ns / runs, runs / wall, ns / wall)
     return found
 
 
-def empty_segment(stats, workload, seconds, points):
-    before = set(stats.snapshot())
+def own_segment(workload, seconds, folder):
+    others = set(Stats.snapshot())
+    with tools.Running(tools.TOOLS["dlbpf"], workload, folder):
+        found = segment(workload, seconds, others)
+    tools.clear(folder)
+    return found
+
+
+def empty_segment(workload, seconds, points):
+    """tracepoint -> Cost of an empty program there."""
     tool = os.path.join(dlbpf.BUILD, "tests", "bench", "empty")
-    p = subprocess.Popen([tool, tool + ".bpf.o", *points], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        ready = p.stdout.readline()
-        if not ready.startswith("ready"):
+    others = set(Stats.snapshot())
+    p = procs.start([tool, tool + ".bpf.o", *points], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with procs.until_end(p):
+        if not p.stdout.readline().startswith("ready"):
             return {}
-        return segment(stats, workload, seconds, lambda i: i not in before)
-    finally:
+        workload.rest(0.3)
+        found = segment(workload, seconds, others)
         p.stdin.close()
-        p.wait()
+        p.wait(20)
         p.stdout.close()
+    return found
 
 
-def own_segment(stats, workload, seconds, folder):
-    before = set(stats.snapshot())
-    trace = os.path.join(folder, "bpf.dlbpf")
-    p = subprocess.Popen([dlbpf.DLBPF, "record", "-o", trace, "-p", str(workload.p.pid)], stdin=subprocess.DEVNULL,
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        workload.rest(2.0)
-        return segment(stats, workload, seconds, lambda i: i not in before)
-    finally:
-        p.send_signal(signal.SIGINT)
-        p.wait(30)
+def at_point(costs, points, point):
+    """All programs at a tracepoint together, for each time that it was met; None without one."""
+    here = [c for name, c in costs.items() if points.get(name) == point]
+    met = max((c.rate for c in here), default=0)
+    return Cost(sum(c.ns_s for c in here) / met, met, sum(c.ns_s for c in here)) if met else None
+
+
+def differences(own, empty):
+    """Of rounds that took turns (empty, own, empty ...); rounds in which one of them did not run are
+    left out, with what they would have been set against."""
+    pairs = [(o, a, b) for o, a, b in zip(own, empty, empty[1:]) if o and a and b]
+    return [o.ns - (a.ns + b.ns) / 2 for o, a, b in pairs]
+
+
+def row(program, point, own, empty):
+    have = [c for c in own if c]
+    return Row(program, point, figures.figure(c.rate for c in have), figures.figure(c.ns for c in have),
+               figures.figure(c.ns for c in empty if c), figures.figure(differences(own, empty)),
+               figures.figure(c.ns_s / 1e9 for c in have))
 
 
 def measure(workload, rounds, seconds, folder, say):
-    """Rows (program, tracepoint, runs a second, own (median, q1, q3), empty (..), share of a core)."""
-    points = tracepoints()
-    own, empty = {}, {}
-    with Stats() as stats:
+    """(rows by program, rows by tracepoint), the dearest first."""
+    points, own, empty = tracepoints(), [], []
+    with Stats():
+        # The first one only says which tracepoints are met under this load.
+        wanted = sorted({points[name] for name in own_segment(workload, min(1.0, seconds), folder) if name in points})
+        empty.append(empty_segment(workload, seconds, wanted))
         for n in range(rounds):
-            found = own_segment(stats, workload, seconds, folder)
-            for name, row in found.items():
-                own.setdefault(name, []).append(row)
-            wanted = sorted({points[name] for name in found if name in points})
-            for name, row in empty_segment(stats, workload, seconds, wanted).items():
-                empty.setdefault(name, []).append(row)
-            say(f"BPF statistics, round {n + 1} of {rounds}")
-    rows = []
-    for name, values in sorted(own.items()):
-        point = points.get(name, "?")
-        rows.append({
-            "program": name,
-            "point": point,
-            "rate": spread([v[1] for v in values])[0],
-            "own": spread([v[0] for v in values]),
-            "empty": spread([v[0] for v in empty[point]]) if point in empty else None,
-            "core": spread([v[2] / 1e9 for v in values])[0],
-        })
-    return sorted(rows, key=lambda r: -r["core"])
+            own.append(own_segment(workload, seconds, folder))
+            empty.append(empty_segment(workload, seconds, wanted))
+        say(f"{workload.load.name}: BPF statistics, {rounds} rounds")
+    names = sorted({name for costs in own for name in costs})
+    programs = [row(name, points.get(name, "?"), [costs.get(name) for costs in own],
+                    [costs.get(points.get(name)) for costs in empty]) for name in names]
+    met = sorted({points[name] for name in names if name in points})
+    together = [row(None, point, [at_point(costs, points, point) for costs in own],
+                    [costs.get(point) for costs in empty]) for point in met]
+    return (sorted(programs, key=lambda r: -r.core.median), sorted(together, key=lambda r: -r.core.median))

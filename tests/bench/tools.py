@@ -1,153 +1,147 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""The recorders that are compared: each is started on a running training and stopped again."""
+"""The recorders that are compared. A new one is a row."""
 
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections import namedtuple
+from dataclasses import dataclass, field
 
 import dlbpf
+import machine
+import procs
+
+# The tracepoints at which dlbpf has programs and of which every load has some.
+POINTS = ("sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sched_process_exec,"
+          "sched:sched_process_exit,task:task_newtask,task:task_rename,signal:signal_generate,signal:signal_deliver")
+READY_S = 30  # until a recorder says that it records
 
 
+class Failed(Exception):
+    """A recorder that does not work here; the text says why."""
+
+
+def joined(w):
+    return ",".join(map(str, w.pids))
+
+
+@dataclass(frozen=True)
 class Tool:
-    """name, what it is, seconds from its start until it surely records."""
-
-    name, what, settle = "nothing", "no recorder: the noise of the method", 0.0
+    name: str
+    what: str
+    command: object = None  # function of (workload, output file) -> list; None: no recorder
+    program: str = None  # what must be installed
+    version: list = field(default_factory=list)
+    ready: str = None  # it says this when it records
+    settle: float = 0.0  # seconds from there, or from its start, until it runs evenly
+    every: int = 1  # takes part in each so many-th round: slow or clear cases need few
+    perf_file: bool = False  # its output is perf's
 
     def why_not(self):
+        if self.program and not shutil.which(self.program):
+            return f"no {os.path.basename(self.program)} here"
         return None
 
-    def command(self, workload, out):
-        return None
 
-    def start(self, workload, folder):
-        out = os.path.join(folder, self.name + ".out")
-        command = self.command(workload, out)
-        self.p = None
-        if command:
-            self.log = open(os.path.join(folder, self.name + ".log"), "w")
-            self.p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-        workload.rest(self.settle)
+def dlbpf_record(*options):
+    return lambda w, out: [dlbpf.DLBPF, "record", "--no-report", *options, "-o", out, "-p", str(w.p.pid)]
+
+
+def strace(w, out):
+    return ["strace", "-f", "-c", "-o", out, *(word for pid in w.pids for word in ("-p", str(pid)))]
+
+
+TOOLS = {tool.name: tool for tool in (
+    Tool("none", "no recorder: the noise of the method"),
+    Tool("dlbpf", "dlbpf record -p PID, as it comes", dlbpf_record(), dlbpf.DLBPF, [dlbpf.DLBPF, "--version"],
+         ready="recording process", settle=0.8),
+    Tool("dlbpf-no-syscalls", "dlbpf record --no-syscalls -p PID", dlbpf_record("--no-syscalls"), dlbpf.DLBPF,
+         ready="recording process", settle=0.8),
+    Tool("perf-sched", "perf sched record, of the whole machine",
+         lambda w, out: ["perf", "sched", "record", "-o", out], "perf", ["perf", "--version"], settle=1.0, every=2,
+         perf_file=True),
+    Tool("perf", "perf record of dlbpf's tracepoints, on the same processes",
+         lambda w, out: ["perf", "record", "-q", "-e", POINTS, "-o", out, "-p", joined(w)], "perf", settle=1.0, every=3,
+         perf_file=True),
+    Tool("perf-g", "the same with stacks (-g)",
+         lambda w, out: ["perf", "record", "-q", "-g", "-e", POINTS, "-o", out, "-p", joined(w)], "perf", settle=1.0,
+         every=3, perf_file=True),
+    Tool("perf-trace", "perf trace -s, on the same processes",
+         lambda w, out: ["perf", "trace", "-s", "-o", out, "-p", joined(w)], "perf", settle=1.0, every=4),
+    Tool("bpftrace", "bpftrace, counting sched_switch by thread",
+         lambda w, out: ["bpftrace", "-e", "tracepoint:sched:sched_switch { @[tid] = count(); }", "-o", out],
+         "bpftrace", ["bpftrace", "--version"], settle=2.5, every=4),
+    Tool("strace", "strace -f -c, on the same processes", strace, "strace", ["strace", "--version"], settle=1.0,
+         every=4),
+)}
+
+
+def versions(tools):
+    return [text for text in (machine.version(t.version) for t in tools if t.version) if text]
+
+
+Usage = namedtuple("Usage", "time cpu_ns file_bytes")
+
+
+class Running:
+    """with Running(tool, workload, folder) as r: the recorder records. It is asked to end as by Ctrl-C."""
+
+    def __init__(self, tool, workload, folder):
+        self.tool, self.workload = tool, workload
+        self.out = os.path.join(folder, tool.name + ".out")
+        self.log = os.path.join(folder, tool.name + ".log")
+        self.p = self.rc = None
+
+    def __enter__(self):
+        if self.tool.command:
+            with open(self.log, "w") as log:
+                self.p = procs.start(self.tool.command(self.workload, self.out), stdout=log, stderr=log)
+        try:
+            self.wait_ready()
+            self.workload.rest(self.tool.settle)
+            self.check_alive()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def said(self):
+        with open(self.log, errors="replace") as f:
+            return f.read()
+
+    def check_alive(self):
         if self.p and self.p.poll() is not None:
-            self.log.close()
-            with open(self.log.name) as f:
-                raise RuntimeError(f"{self.name} ended at once: {f.read()[-300:]}")
+            raise Failed(f"ended at once: {' '.join(self.said().split())[-200:] or self.p.returncode}")
+
+    def wait_ready(self):
+        end = time.monotonic() + READY_S
+        while self.p and self.tool.ready and self.tool.ready not in self.said():
+            self.check_alive()
+            if time.monotonic() > end:
+                raise Failed(f"did not begin within {READY_S} s: {self.said().strip()[-200:]}")
+            self.workload.rest(0.02)
+
+    def pids(self):
+        return procs.tree(self.p.pid) if self.p else []
+
+    def usage(self):
+        size = os.path.getsize(self.out) if os.path.exists(self.out) else 0
+        return Usage(time.monotonic(), procs.cpu_ns(self.pids()), size)
 
     def stop(self):
-        if self.p and self.p.poll() is None:
-            self.p.send_signal(signal.SIGINT)
-            try:
-                self.p.wait(30)
-            except subprocess.TimeoutExpired:
-                self.p.kill()
-                self.p.wait()
-            self.log.close()
+        if self.p:
+            self.rc = procs.end(self.p, signal.SIGINT, 40)
 
 
-class Dlbpf(Tool):
-    name, what, settle = "dlbpf", "dlbpf record -p PID, as it comes", 2.0
-
-    def command(self, workload, out):
-        return [dlbpf.DLBPF, "record", "-o", out, "-p", str(workload.p.pid)]
-
-
-class PerfSwitch(Tool):
-    name, what, settle = "perf record", "perf record -e sched:sched_switch -g, on the same processes", 0.7
-
-    def why_not(self):
-        return None if shutil.which("perf") else "no perf here"
-
-    def command(self, workload, out):
-        return ["perf", "record", "-q", "-e", "sched:sched_switch", "-g", "-o", out,
-                "-p", ",".join(map(str, workload.pids()))]
-
-
-class PerfTrace(Tool):
-    name, what, settle = "perf trace", "perf trace -s, on the same processes", 1.0
-
-    def why_not(self):
-        return None if shutil.which("perf") else "no perf here"
-
-    def command(self, workload, out):
-        return ["perf", "trace", "-s", "-o", out, "-p", ",".join(map(str, workload.pids()))]
-
-
-class Bpftrace(Tool):
-    name, what, settle = "bpftrace", "bpftrace, counting sched_switch by thread", 2.5
-
-    def why_not(self):
-        return None if shutil.which("bpftrace") else "no bpftrace here"
-
-    def command(self, workload, out):
-        return ["bpftrace", "-e", "tracepoint:sched:sched_switch { @[tid] = count(); }", "-o", out]
-
-
-ALL = [Tool, Dlbpf, PerfSwitch, PerfTrace, Bpftrace]
-
-
-def compare(workload, tools, rounds, seconds, folder, say):
-    """off, on, off, on ...: each segment with a tool against the mean of the two without beside it.
-    Returns tool name -> list of (throughput ratio, CPU per batch ratio), and the untraced segments."""
-    ratios = {t.name: [] for t in tools}
-    off = [workload.segment(seconds)]
-    for n in range(rounds):
-        for tool in tools[n % len(tools):] + tools[:n % len(tools)]:
-            tool.start(workload, folder)
-            on = workload.segment(seconds)
-            tool.stop()
-            workload.rest(0.4)
-            off.append(workload.segment(seconds))
-            speed = (off[-2][0] + off[-1][0]) / 2
-            cpu = (off[-2][1] + off[-1][1]) / 2
-            ratios[tool.name].append((on[0] / speed, on[1] / cpu))
-            for name in os.listdir(folder):
-                os.unlink(os.path.join(folder, name))
-        say(f"round {n + 1} of {rounds}")
-    return ratios, off
-
-
-def cpu_ns(pid):
-    total = 0
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/schedstat") as f:
-            total += int(f.read().split()[0])
-    return total
-
-
-def recorder_cost(workload, seconds, folder):
-    """One longer recording by dlbpf: what the recorder itself used, and what came out. Its start
-    (loading BPF programs, reading symbols) is counted apart."""
-    trace = os.path.join(folder, "cost.dlbpf")
-    p = subprocess.Popen([dlbpf.DLBPF, "record", "-q", "-o", trace, "-p", str(workload.p.pid)],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        workload.rest(3.0)
-        start_ns, c0, t0 = cpu_ns(p.pid), cpu_ns(p.pid), time.monotonic()
-        workload.rest(seconds)
-        c1, t1 = cpu_ns(p.pid), time.monotonic()
-        with open(f"/proc/{p.pid}/status") as f:
-            peak = next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
-    finally:
-        p.send_signal(signal.SIGINT)
-        text = p.stderr.read()
-        p.wait(30)
-        p.stderr.close()
-    if p.returncode:
-        raise RuntimeError(f"dlbpf record ended with {p.returncode}: {text[-300:]}")
-    began = time.monotonic()
-    r = dlbpf.report(trace)
-    took = time.monotonic() - began
-    events = r["trace"]["events"]
-    rate = events / (r["trace"]["duration_ns"] / 1e9)
-    return {
-        "events": events,
-        "lost": r["trace"]["lost"],
-        "rate": rate,
-        "core": (c1 - c0) / 1e9 / (t1 - t0),
-        "event_ns": (c1 - c0) / (t1 - t0) / rate,
-        "start_ms": start_ns / 1e6,
-        "rss_mib": peak / 1024,
-        "bytes": os.path.getsize(trace),
-        "report_seconds": took,
-    }
+def clear(folder):
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            subprocess.run(["rm", "-rf", path], check=False)
+        else:
+            os.unlink(path)

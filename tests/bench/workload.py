@@ -1,87 +1,91 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
-"""A training loop that runs while it is measured: batches done and CPU time used, at any instant."""
+"""A load that runs while it is measured: what it has done and used, at any instant."""
 
 import os
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from collections import namedtuple
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "support"))
+import dlbpf
+import machine
+import procs
 
-import dlbpf  # noqa: E402
+# A unit is a batch, or what the neighbour does. busy: of the whole machine, whoever used it.
+Segment = namedtuple("Segment", "seconds rate cpu_ms_unit busy_ms_unit faults_s")
 
 
 class Workload:
-    def __init__(self, options, gpu=False):
-        self.folder = tempfile.TemporaryDirectory(prefix="dlbpf-bench-")
-        counter = os.path.join(self.folder.name, "counter")
-        env = None
-        if gpu:
-            env = dlbpf.gpu_env()
-            options = options + ["--gpu", "sim"]
+    """with Workload(load) as w: the load runs evenly."""
+
+    def __init__(self, load):
+        self.load, self.p, self.neighbour, self.counter = load, None, None, None
+        self.folder = tempfile.TemporaryDirectory(prefix="dlbpf-bench-", ignore_cleanup_errors=True)
         self.log = open(os.path.join(self.folder.name, "stderr"), "w")
-        self.p = subprocess.Popen([dlbpf.PYTHON, "-B", dlbpf.TRAIN, "--seconds", "3600", "--counter", counter,
-                                   *options], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                                  stderr=self.log, env=env)
-        dlbpf.wait_until(lambda: os.path.exists(counter) and os.path.getsize(counter) == 8, 60, "training")
-        self.counter = open(counter, "rb")
-        self.rest(1.5)
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self):
+        load, counters = self.load, [os.path.join(self.folder.name, name) for name in ("batches", "neighbour")]
+        env = dict(os.environ, **load.env)
+        options = ["--seconds", "36000", "--counter", counters[0], *load.options]
+        if load.gpu:
+            env = dict(dlbpf.gpu_env(), **load.env)
+            options += ["--gpu", "sim"]
+        self.p = procs.start([dlbpf.PYTHON, "-B", dlbpf.TRAIN, *options], stdout=subprocess.DEVNULL, stderr=self.log,
+                             env=env)
+        self.wait_for(counters[0])
+        if load.neighbour:
+            last = max(os.sched_getaffinity(0))
+            self.neighbour = procs.start([os.path.join(dlbpf.BUILD, "tests", "bench", "neighbour"), load.neighbour,
+                                          counters[1], str(last)], stdout=subprocess.DEVNULL, stderr=self.log)
+            self.wait_for(counters[1])
+        self.counter = open(counters[1 if load.neighbour else 0], "rb")
+        self.rest(load.settle)
+        self.pids = procs.tree(self.p.pid)  # workers live as long as the training
+        self.measured = procs.tree(self.neighbour.pid) if load.neighbour else self.pids
+
+    def wait_for(self, path):
+        end = time.monotonic() + 60
+        while not (os.path.exists(path) and os.path.getsize(path) == 8):
+            if time.monotonic() > end:
+                raise RuntimeError("the training did not begin within 60 s")
+            self.rest(0.05)
 
     def rest(self, seconds):
         time.sleep(seconds)
-        if self.p.poll() is not None:
-            with open(self.log.name) as f:
-                raise RuntimeError(f"the training ended with {self.p.returncode}: {f.read()[-400:]}")
+        for p in (self.p, self.neighbour):
+            if p and p.poll() is not None:
+                with open(self.log.name) as f:
+                    raise RuntimeError(f"the load {self.load.name} ended with {p.returncode}: {f.read()[-400:]}")
 
-    def pids(self):
-        found, todo = [], [self.p.pid]
-        while todo:
-            pid = todo.pop()
-            found.append(pid)
-            try:
-                for tid in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{tid}/children") as f:
-                        todo += [int(c) for c in f.read().split()]
-            except OSError:
-                pass
-        return found
-
-    def batches(self):
+    def done(self):
         self.counter.seek(0)
         return int.from_bytes(self.counter.read(8), "little")
 
-    def cpu_ns(self):
-        total = 0
-        for pid in self.pids():
-            try:
-                for tid in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{tid}/schedstat") as f:
-                        total += int(f.read().split()[0])
-            except OSError:
-                pass
-        return total
-
     def segment(self, seconds):
-        """(batches a second, CPU milliseconds a batch) over the next seconds."""
-        b0, c0, t0 = self.batches(), self.cpu_ns(), time.monotonic()
+        """What happens in the next seconds."""
+        d0, c0, f0, m0 = self.done(), procs.cpu_ns(self.measured), procs.minor_faults(self.pids), machine.clock()
         self.rest(seconds)
-        b1, c1, t1 = self.batches(), self.cpu_ns(), time.monotonic()
-        done = max(1, b1 - b0)
-        return done / (t1 - t0), (c1 - c0) / 1e6 / done
+        d1, c1, f1, m1 = self.done(), procs.cpu_ns(self.measured), procs.minor_faults(self.pids), machine.clock()
+        units, took = max(1, d1 - d0), m1.time - m0.time
+        return Segment(took, units / took, (c1 - c0) / 1e6 / units, machine.busy(m0, m1) * 1e3 / units,
+                       (f1 - f0) / took)
 
     def close(self):
-        dlbpf.stop(self.p)
-        self.counter.close()
+        for p in (self.neighbour, self.p):
+            if p:
+                procs.end(p)
+        if self.counter:
+            self.counter.close()
         self.log.close()
         self.folder.cleanup()
-
-
-def spread(values):
-    """(median, lower quartile, upper quartile)"""
-    if len(values) < 2:
-        return (values[0],) * 3 if values else (float("nan"),) * 3
-    q = statistics.quantiles(values, n=4, method="inclusive")
-    return statistics.median(values), q[0], q[2]

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+"""What was wanted, beside what was measured. A target is a row; its function takes the results and
+returns (measured as text, met / not met / cannot be seen), or None where nothing was measured."""
+
+from collections import namedtuple
+from dataclasses import dataclass, field
+
+import figures
+from figures import MET, NOT_MET
+
+Target = namedtuple("Target", "what wanted judge")
+
+STRANGER_NS, WAKE_NS, SWITCH_NS = 50, 300, 500
+RECORDER_CORE, RECORDER_RATE, RECORDER_MIB = 0.01, 50_000, 64
+EVENT_BYTES, REPORT_RATE, CAUSED_RATIO, LOSS = 6, 5e6, 0.5, 0.01
+SAME_SIZE = 1.5  # a peak that does not grow with the trace
+
+
+@dataclass
+class Results:
+    """loads: name -> {"compared": compare.Compared, "programs" and "points": [bpfcost.Row], "kept": tool name ->
+    kept.Kept}, each where it was measured; analysis: [analysis.Row]"""
+
+    loads: dict = field(default_factory=dict)
+    analysis: list = field(default_factory=list)
+
+
+def show(fig, digits=0, scale=1.0, unit=""):
+    """The median and the interval of the true one."""
+    if fig.count == 1 or fig.low == -figures.INF:
+        return f"{fig.median * scale:,.{digits}f}{unit}"
+    return f"{fig.median * scale:,.{digits}f}{unit} ({fig.low * scale:,.{digits}f} .. {fig.high * scale:,.{digits}f})"
+
+
+def at_point(load, point, limit):
+    def judge(results):
+        for row in results.loads.get(load, {}).get("points", []):
+            if row.point == point and row.above.count:
+                return show(row.above, unit=" ns"), figures.below(row.above, limit)
+        return None
+    return judge
+
+
+def minor_faults(results):
+    """Programs that faults run, against the minor faults there were."""
+    found = results.loads.get("tensor", {})
+    if not found.get("programs") or not found.get("compared"):
+        return None
+    faults = figures.figure(s.faults_s for s in found["compared"].off).median
+    runs = sum(r.rate.median for r in found["programs"] if "fault" in r.point or "major" in r.program)
+    return f"{runs:,.0f} runs a second at {faults:,.0f} minor faults", MET if runs < faults / 1000 else NOT_MET
+
+
+def kept_of(results, tool="dlbpf"):
+    return [(name, found["kept"][tool]) for name, found in results.loads.items() if tool in found.get("kept", {})]
+
+
+def recorder_cpu(results):
+    compared = results.loads.get("small", {}).get("compared")
+    kept = results.loads.get("small", {}).get("kept", {}).get("dlbpf")
+    if not kept or not compared or not compared.rows.get("dlbpf"):
+        return None
+    scale = RECORDER_RATE / kept.rate
+    fig = figures.figure(r.recorder * scale for r in compared.rows["dlbpf"])
+    return f"{show(fig, 2, 100, ' %')}, scaled from {kept.rate:,.0f} events a second", figures.below(fig, RECORDER_CORE)
+
+
+def memory(results):
+    peaks = [(k.peak_mib, name) for name, k in kept_of(results)]
+    if not peaks:
+        return None
+    most, name = max(peaks)
+    return f"{most:.0f} MiB at most ({name})", MET if most < RECORDER_MIB else NOT_MET
+
+
+def disk(results):
+    sizes = [(k.bytes / k.events, name) for name, k in kept_of(results) if k.events]
+    if not sizes:
+        return None
+    most, name = max(sizes)
+    return (", ".join(f"{name} {size:.1f}" for size, name in sizes), MET if most < EVENT_BYTES else NOT_MET)
+
+
+def lost(results):
+    losses = [(k.losses, name) for name, k in kept_of(results)]
+    if not losses:
+        return None
+    some = [f"{name} {count:,}" for count, name in losses if count]
+    return (", ".join(some) or f"none in {len(losses)} loads", NOT_MET if some else MET)
+
+
+def loss_of(load):
+    def judge(results):
+        compared = results.loads.get(load, {}).get("compared")
+        if not compared or not compared.rows.get("dlbpf") or not compared.rows.get("none"):
+            return None
+        fig = figures.figure(r.speed for r in compared.rows["dlbpf"])
+        can = figures.visible([r.speed for r in compared.rows["none"]], fig.count)
+        return (f"x {show(fig, 3)}; these rounds show {can:.1%} or more", figures.no_loss(fig, can, LOSS))
+    return judge
+
+
+def caused(results):
+    compared = results.loads.get("small", {}).get("compared")
+    if not compared or not compared.rows.get("dlbpf") or not compared.rows.get("perf-sched"):
+        return None
+    own, other = compared.rows["dlbpf"], compared.rows["perf-sched"]
+    fig = figures.ratio([r.caused for r in own], [r.caused for r in other])
+    text = (f"x {show(fig, 2)}: {figures.figure(r.caused for r in own).median:.1%} of a core against "
+            f"{figures.figure(r.caused for r in other).median:.1%}")
+    return text, figures.below(fig, CAUSED_RATIO)
+
+
+def reports(results):
+    return [r for r in results.analysis if r.what == "dlbpf report"]
+
+
+def report_speed(results):
+    rows = reports(results)
+    if not rows:
+        return None
+    rates = [r.events / r.cpu_s.median for r in rows]
+    return (", ".join(f"{rate / 1e6:.1f} M at {r.events / 1e6:.1f} M" for rate, r in zip(rates, rows)),
+            MET if min(rates) >= REPORT_RATE else NOT_MET)
+
+
+def grown(results):
+    rows = sorted(reports(results), key=lambda r: r.events)
+    return (rows[0], rows[-1]) if len(rows) > 1 else None
+
+
+def report_time(results):
+    pair = grown(results)
+    if not pair:
+        return None
+    small, large = pair
+    times = (large.cpu_s.median / small.cpu_s.median) / (large.events / small.events)
+    return (f"x {times:.2f} an event, from {small.events / 1e6:.1f} to {large.events / 1e6:.1f} M",
+            MET if times < 1.2 else NOT_MET)
+
+
+def report_memory(results):
+    pair = grown(results)
+    if not pair:
+        return None
+    small, large = pair
+    return (f"{small.peak_mib:.0f} MiB at {small.events / 1e6:.1f} M, {large.peak_mib:.0f} MiB at "
+            f"{large.events / 1e6:.1f} M", MET if large.peak_mib < small.peak_mib * SAME_SIZE else NOT_MET)
+
+
+def window(results):
+    for r in results.analysis:
+        if r.share < 1:
+            whole = max(reports(results), key=lambda w: w.events)
+            part = r.cpu_s.median / whole.cpu_s.median
+            return (f"{part:.2%} of the CPU time for {r.share:.2%} of the trace",
+                    MET if part < max(0.02, 5 * r.share) else NOT_MET)
+    return None
+
+
+TARGETS = [
+    Target("a stranger's switch, in the kernel", f"under {STRANGER_NS} ns above an empty program",
+           at_point("switches", "sched_switch", STRANGER_NS)),
+    Target("a stranger's wake, in the kernel", f"under {STRANGER_NS} ns above an empty program",
+           at_point("switches", "sched_waking", STRANGER_NS)),
+    Target("a target's wake, in the kernel", f"under {WAKE_NS} ns above an empty program",
+           at_point("small", "sched_waking", WAKE_NS)),
+    Target("a target's switch, in the kernel", f"under {SWITCH_NS} ns above an empty program",
+           at_point("small", "sched_switch", SWITCH_NS)),
+    Target("minor faults", "nothing attached", minor_faults),
+    Target("recorder, CPU", f"under {RECORDER_CORE:.0%} of a core at {RECORDER_RATE:,} events a second", recorder_cpu),
+    Target("recorder, memory", f"under {RECORDER_MIB} MiB", memory),
+    Target("disk", f"under {EVENT_BYTES} bytes an event", disk),
+    Target("speed of the training, JPEG", "no loss that the rounds show", loss_of("jpeg")),
+    Target("speed of the training, tensors", "no loss that the rounds show", loss_of("tensor")),
+    Target("all CPU time caused, worst case", f"under x {CAUSED_RATIO} of perf sched record", caused),
+    Target("lost events", "none under any load", lost),
+    Target("report, speed", f"{REPORT_RATE / 1e6:.0f} M events a second on one core", report_speed),
+    Target("report, time", "in proportion to the trace", report_time),
+    Target("report, memory", "not with the trace", report_memory),
+    Target("report --from --to", "reads only what it needs", window),
+]
+
+
+def judge_all(results):
+    """[(target, measured, verdict)]"""
+    found = []
+    for target in TARGETS:
+        got = target.judge(results)
+        found.append((target, *(got or ("not measured", "-"))))
+    return found
