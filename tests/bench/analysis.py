@@ -71,7 +71,7 @@ def measure(load, rival, seconds, sizes, folder, say):
     say(f"reading: recording {load.name}{' with two recorders at once' if rival else ''}")
     trace, perf_file = record_both(load, rival, seconds, folder)
     events = dlbpf.info(trace)["trace"]["events"]
-    rows = [timed("dlbpf report", [dlbpf.DLBPF, "report", "--json", trace], events, 3, trace)]
+    rows = [timed("dlbpf report, as recorded", [dlbpf.DLBPF, "report", "--json", trace], events, 3, trace)]
     if perf_file:
         count, _ = kept.perf_events(perf_file)
         say(f"perf script and perf sched timehist on {count:,} events")

@@ -26,16 +26,16 @@ LOADS = {load.name: load for load in (
          ["--data", "small", "--batch", "8"], minutes=6, keeps=("dlbpf", "perf-sched", "perf", "perf-g")),
     Load("jpeg", "what `make demo` runs: batches of 16 JPEG files of 500x375, decoded and cropped to 224, 4 kernels a "
          "batch on the simulated GPU",
-         ["--data", "jpeg", "--batch", "16", "--kernel-ms", "4"], gpu=True, minutes=5, keeps=("dlbpf", "perf-sched")),
+         ["--data", "jpeg", "--batch", "16", "--kernel-ms", "4"], gpu=True, minutes=4.5, keeps=("dlbpf", "perf-sched")),
     Load("tensor", "batches of 64 tensors of 588 KiB, handed over in new shared memory: some 10,000 page faults a batch",
-         ["--data", "tensor", "--batch", "64"], minutes=4, tools=("dlbpf", "perf-sched", "perf", "perf-trace", "strace")),
+         ["--data", "tensor", "--batch", "64"], minutes=3.5, tools=("dlbpf", "perf-sched", "perf", "perf-trace", "strace")),
     Load("threads", "1,000 threads of the training process that load, each sleeping for half a second a sample",
          ["--data", "sleep", "--sample-ms", "500", "--batch", "1", "--threads", "--workers", "1000"],
          minutes=1.5, tools=("dlbpf", "perf-sched"), settle=5),
     Load("switches", "a training that sleeps, and two strangers that hand a byte to and fro as fast as they can: over "
          "100,000 context switches a second that are none of dlbpf's business; their speed is the measure",
          ["--data", "sleep", "--sample-ms", "20", "--batch", "8"], unit="switches", neighbour="switches",
-         minutes=2.5, tools=("dlbpf", "perf-sched", "perf", "bpftrace")),
+         minutes=2, tools=("dlbpf", "perf-sched", "perf", "bpftrace")),
     Load("calls", "a training that sleeps, and a stranger that makes system calls that do nothing (getppid) as fast as "
          "it can; its speed is the measure",
          ["--data", "sleep", "--sample-ms", "20", "--batch", "8"], unit="calls", neighbour="calls",

@@ -39,10 +39,16 @@ def table(head, rows):
             *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def see(amount, percent=True):
-    if math.isinf(amount) or math.isnan(amount):
-        return "nothing (too few rounds)"
-    return f"{amount:.1%}" if percent else f"{amount * 100:.1f} % of a core"
+def seen(compared):
+    """What the rounds with dlbpf can show, by the noise of those without a recorder."""
+    noise = compared.rows.get("none", [])
+    count = len(compared.rows.get("dlbpf") or noise)
+    can = {name: figures.visible([getattr(r, name) for r in noise], count) if noise else figures.INF
+           for name in ("speed", "cpu", "caused")}
+    if math.isinf(max(can.values())):
+        return f"Too few rounds ({count}) to show any difference."
+    return (f"{count} rounds show a difference of {can['speed']:.1%} in speed, {can['cpu']:.1%} in CPU and "
+            f"{can['caused'] * 100:.1f} % of a core in all CPU caused.")
 
 
 def load_text(load, found):
@@ -51,14 +57,12 @@ def load_text(load, found):
     rate = figures.figure(s.rate for s in compared.off)
     lines = [f"* **{load.name}**: {load.what}. Without a recorder {fmt(rate, 0 if rate.median > 1000 else 1)} "
              f"{load.unit} a second, {per_unit(figures.figure(s.cpu_ms_unit for s in compared.off))} of CPU each."]
-    noise = compared.rows.get("none", [])
-    if noise:
-        lines.append(f"  {len(noise)} rounds show differences of {see(figures.visible([r.speed for r in noise]))} in "
-                     f"speed, {see(figures.visible([r.cpu for r in noise]))} in CPU and "
-                     f"{see(figures.visible([r.caused for r in noise]), False)} in all CPU.")
-    kernels = found.get("kept", {}).get("dlbpf")
-    if kernels and kernels.kernels:
-        lines.append(f"  dlbpf saw {kernels.kernels:,.0f} GPU kernels a second.")
+    lines.append("  " + seen(compared))
+    kept = found.get("kept", {}).get("dlbpf")
+    if kept:
+        lines.append(f"  To begin, dlbpf took {kept.start_ms:.0f} ms of CPU.")
+    if kept and kept.kernels:
+        lines.append(f"  It saw {kept.kernels:,.0f} GPU kernels a second.")
     faults = figures.figure(s.faults_s for s in compared.off).median
     if faults > 10000:
         lines.append(f"  {faults:,.0f} page faults a second.")
@@ -81,17 +85,20 @@ def tool_row(load, tool, found):
     cells.append(fmt(column["cpu"], 3) + mark(column["cpu"], 1))
     cells.append(fmt(column["caused"], 1, 100) + mark(column["caused"], 0))
     cells.append(fmt(column["recorder"], 1, 100) if tool.command else "-")
+    cells.append(f"{kept.core / kept.rate * 1e9:,.0f}" if kept and kept.rate else "-")
     peak = max([column["peak_mib"].median] + ([kept.peak_mib] if kept else []))
     cells.append(f"{peak:.0f}" if tool.command else "-")
     cells.append(f"{kept.rate:,.0f}" if kept else "-")
     cells.append(f"{kept.bytes / kept.events:.1f}" if kept and kept.events else "-")
+    file_s = kept.bytes * kept.rate / kept.events if kept and kept.events else column["file_s"].median
+    cells.append(f"{file_s / 1e3:,.0f}" if tool.command else "-")
     cells.append(f"{kept.losses:,}{' times' if tool.perf_file and kept.losses else ''}" if kept else "-")
     return cells + [str(len(rounds))]
 
 
 def recorders(results, loads):
     head = ["load", "recorder", "speed, x", "its CPU, x", "all CPU caused, % of a core", "recorder, % of a core",
-            "MiB", "events a second", "bytes an event", "lost", "rounds"]
+            "ns an event", "MiB", "events a second", "bytes an event", "KB a second", "lost", "rounds"]
     rows, texts = [], []
     for name, found in results.loads.items():
         if "compared" not in found:
@@ -143,7 +150,8 @@ def page(results, loads, machine, versions, absent, failed, seconds, quick):
               "the method; ~ marks what the rounds cannot tell from it.", "",
               "*All CPU caused* is what the whole machine used more than without, for as much work as it did without in a "
               "second: programs in the kernel, the recorder, its interrupts, its kernel threads. *MiB* is the recorder's "
-              "peak. Events, bytes and losses are of one longer recording; perf tells how often it lost some, not how many.",
+              "peak. Events, its CPU time for one, bytes and losses are of one longer recording; perf tells how often it "
+              "lost some, not how many.",
               "", *recorders(results, loads)]
     lines += ["## BPF programs", "",
               "Nanoseconds a run are the kernel's own statistics, which add their cost to both columns. An empty program "

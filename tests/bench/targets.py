@@ -86,7 +86,7 @@ def lost(results):
     if not losses:
         return None
     some = [f"{name} {count:,}" for count, name in losses if count]
-    return (", ".join(some) or f"none in {len(losses)} loads", NOT_MET if some else MET)
+    return (", ".join(some) or f"none ({', '.join(name for _, name in losses)})", NOT_MET if some else MET)
 
 
 def loss_of(load):
@@ -106,12 +106,15 @@ def caused(results):
         return None
     own, other = compared.rows["dlbpf"], compared.rows["perf-sched"]
     fig = figures.ratio([r.caused for r in own], [r.caused for r in other])
+    alone = figures.ratio([r.own for r in own], [r.own for r in other])
     text = (f"x {show(fig, 2)}: {figures.figure(r.caused for r in own).median:.1%} of a core against "
-            f"{figures.figure(r.caused for r in other).median:.1%}")
+            f"{figures.figure(r.caused for r in other).median:.1%}; by the processes' own clocks, without interrupts, "
+            f"x {show(alone, 2)}")
     return text, figures.below(fig, CAUSED_RATIO)
 
 
 def reports(results):
+    """Those of traces that differ in nothing but their length."""
     return [r for r in results.analysis if r.what == "dlbpf report"]
 
 

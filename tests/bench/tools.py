@@ -19,7 +19,7 @@ POINTS = ("sched:sched_switch,sched:sched_waking,sched:sched_wakeup_new,sched:sc
 READY_S = 30  # until a recorder says that it records
 
 
-class Failed(Exception):
+class Failed(RuntimeError):
     """A recorder that does not work here; the text says why."""
 
 
@@ -54,7 +54,7 @@ def strace(w, out):
 
 
 TOOLS = {tool.name: tool for tool in (
-    Tool("none", "no recorder: the noise of the method"),
+    Tool("none", "no recorder: the noise of the method", every=2),
     Tool("dlbpf", "dlbpf record -p PID, as it comes", dlbpf_record(), dlbpf.DLBPF, [dlbpf.DLBPF, "--version"],
          ready="recording process", settle=0.8),
     Tool("dlbpf-no-syscalls", "dlbpf record --no-syscalls -p PID", dlbpf_record("--no-syscalls"), dlbpf.DLBPF,
@@ -63,18 +63,18 @@ TOOLS = {tool.name: tool for tool in (
          lambda w, out: ["perf", "sched", "record", "-o", out], "perf", ["perf", "--version"], settle=1.0, every=2,
          perf_file=True),
     Tool("perf", "perf record of dlbpf's tracepoints, on the same processes",
-         lambda w, out: ["perf", "record", "-q", "-e", POINTS, "-o", out, "-p", joined(w)], "perf", settle=1.0, every=3,
+         lambda w, out: ["perf", "record", "-q", "-e", POINTS, "-o", out, "-p", joined(w)], "perf", settle=1.0, every=4,
          perf_file=True),
     Tool("perf-g", "the same with stacks (-g)",
          lambda w, out: ["perf", "record", "-q", "-g", "-e", POINTS, "-o", out, "-p", joined(w)], "perf", settle=1.0,
-         every=3, perf_file=True),
+         every=4, perf_file=True),
     Tool("perf-trace", "perf trace -s, on the same processes",
-         lambda w, out: ["perf", "trace", "-s", "-o", out, "-p", joined(w)], "perf", settle=1.0, every=4),
+         lambda w, out: ["perf", "trace", "-s", "-o", out, "-p", joined(w)], "perf", settle=1.0, every=6),
     Tool("bpftrace", "bpftrace, counting sched_switch by thread",
          lambda w, out: ["bpftrace", "-e", "tracepoint:sched:sched_switch { @[tid] = count(); }", "-o", out],
-         "bpftrace", ["bpftrace", "--version"], settle=2.5, every=4),
+         "bpftrace", ["bpftrace", "--version"], settle=2.5, every=6),
     Tool("strace", "strace -f -c, on the same processes", strace, "strace", ["strace", "--version"], settle=1.0,
-         every=4),
+         every=6),
 )}
 
 
