@@ -57,8 +57,8 @@ def report_rows(trace, sizes, folder, say):
         # --json leaves nothing out; the text is made from the same figures.
         command = [dlbpf.DLBPF, "report", "--json"]
         rows.append(timed("dlbpf report", [*command, path], made["events"], 3 if size < 5e6 else 1, path))
-        options, share = middle(path, 1.0)
         if size == sizes[-1]:
+            options, share = middle(path, 1.0)
             rows.append(timed("dlbpf report --from --to, one second of it", [*command, *options, path], made["events"], 3,
                               path, share))
         os.unlink(path)

@@ -85,7 +85,7 @@ def tool_row(load, tool, found):
     cells.append(fmt(column["cpu"], 3) + mark(column["cpu"], 1))
     cells.append(fmt(column["caused"], 1, 100) + mark(column["caused"], 0))
     cells.append(fmt(column["recorder"], 1, 100) if tool.command else "-")
-    cells.append(f"{kept.core / kept.rate * 1e9:,.0f}" if kept and kept.rate else "-")
+    cells.append(f"{figures.figure(kept.cores).median / kept.rate * 1e9:,.0f}" if kept and kept.rate else "-")
     peak = max([column["peak_mib"].median] + ([kept.peak_mib] if kept else []))
     cells.append(f"{peak:.0f}" if tool.command else "-")
     cells.append(f"{kept.rate:,.0f}" if kept else "-")
@@ -136,7 +136,8 @@ def wanted(results):
                  [[t.what, t.wanted, text, verdict] for t, text, verdict in targets.judge_all(results)])
 
 
-def page(results, loads, machine, versions, absent, failed, seconds, quick):
+def page(results, loads, machine, versions, absent, failed, quick):
+    lengths = "0.5" if quick else " or ".join(f"{s:g}" for s in sorted({load.seconds for load in loads.values()}))
     lines = ["# What recording and reporting cost", "", "Written by `make bench`; run it on your own machine.", "",
              f"Machine: {machine}. {'; '.join(versions)}.", ""]
     if quick:
@@ -145,7 +146,7 @@ def page(results, loads, machine, versions, absent, failed, seconds, quick):
               "Behind a median stands the interval that holds the true one with 95 %. *Cannot be seen*: the limit lies in "
               "that interval, or a loss of 1 % would not show.", "", *wanted(results)]
     lines += ["## Recorders", "",
-              f"One load runs all the time and recorders come and go; each segment of {seconds:g} s with a recorder is set "
+              "One load runs all the time and recorders come and go; each segment of 1.5 or 3 s with a recorder is set "
               "against the two without one beside it. Medians with quartiles. The rows without a recorder are the noise of "
               "the method; ~ marks what the rounds cannot tell from it.", "",
               "*All CPU caused* is what the whole machine used more than without, for as much work as it did without in a "

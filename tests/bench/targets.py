@@ -56,12 +56,10 @@ def kept_of(results, tool="dlbpf"):
 
 
 def recorder_cpu(results):
-    compared = results.loads.get("small", {}).get("compared")
     kept = results.loads.get("small", {}).get("kept", {}).get("dlbpf")
-    if not kept or not compared or not compared.rows.get("dlbpf"):
+    if not kept or not kept.rate:
         return None
-    scale = RECORDER_RATE / kept.rate
-    fig = figures.figure(r.recorder * scale for r in compared.rows["dlbpf"])
+    fig = figures.figure(core * RECORDER_RATE / kept.rate for core in kept.cores)
     return f"{show(fig, 2, 100, ' %')}, scaled from {kept.rate:,.0f} events a second", figures.below(fig, RECORDER_CORE)
 
 

@@ -152,7 +152,7 @@ def planted_results(cheap):
         results.loads[name] = {
             "compared": compare.Compared([s._replace(faults_s=2e4) for s in off], rows, {"strace": "ended at once"}),
             "programs": [r._replace(program="dl_" + r.point) for r in point], "points": point,
-            "kept": {"dlbpf": kept.Kept(600_000, 60_000, 0.01, 200, 30 * dear, 3_000_000 * dear, dear - 1, 0)},
+            "kept": {"dlbpf": kept.Kept(600_000, 60_000, [0.005 * dear + i / 1e5 for i in range(8)], 200, 30 * dear, 3_000_000 * dear, dear - 1, 0)},
         }
     for size in (1e6, 1e7, 1e8):
         results.analysis.append(Reading("dlbpf report", int(size), figures.exact(size / (8e6 / dear)), 1, 40 + (not cheap) * size / 1e5,
@@ -172,7 +172,7 @@ def targets_are_judged():
 
 
 def the_page_is_whole():
-    text = page.page(planted_results(True), LOADS, "a machine", ["perf 1"], ["x: no x here"], ["y: broke"], 1.5, False)
+    text = page.page(planted_results(True), LOADS, "a machine", ["perf 1"], ["x: no x here"], ["y: broke"], False)
     columns = None
     for line in text.splitlines():
         if line.startswith("|"):
@@ -183,7 +183,7 @@ def the_page_is_whole():
     for what in (*(f"**{name}**" for name in LOADS), "no x here", "y: broke", "ended at once", *(t.what for t in targets.TARGETS)):
         check(what in text, f"the page says nothing of {what}")
     check("nan" not in text and "inf" not in text.replace("info", ""), "the page holds a nan or inf")
-    page.page(targets.Results(), LOADS, "a machine", [], [], [], 1.5, True)
+    page.page(targets.Results(), LOADS, "a machine", [], [], [], True)
 
 
 def notes_stay():

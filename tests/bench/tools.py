@@ -54,7 +54,8 @@ def strace(w, out):
 
 
 TOOLS = {tool.name: tool for tool in (
-    Tool("none", "no recorder: the noise of the method", every=2),
+    # As long from one segment to the next as with dlbpf: what drifts shows the same.
+    Tool("none", "no recorder: the noise of the method", settle=1.0, every=2),
     Tool("dlbpf", "dlbpf record -p PID, as it comes", dlbpf_record(), dlbpf.DLBPF, [dlbpf.DLBPF, "--version"],
          ready="recording process", settle=0.8),
     Tool("dlbpf-no-syscalls", "dlbpf record --no-syscalls -p PID", dlbpf_record("--no-syscalls"), dlbpf.DLBPF,

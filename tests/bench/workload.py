@@ -11,6 +11,8 @@ import dlbpf
 import machine
 import procs
 
+EDGE_S = 0.25  # so long a segment may be prolonged
+
 # A unit is a batch, or what the neighbour does. busy: of the whole machine, whoever used it.
 Segment = namedtuple("Segment", "seconds rate cpu_ms_unit busy_ms_unit faults_s")
 
@@ -72,11 +74,21 @@ class Workload:
         self.counter.seek(0)
         return int.from_bytes(self.counter.read(8), "little")
 
+    def edge(self):
+        """Waits for the end of a unit, unless they end all the time: else a segment would hold one more or less."""
+        before, end = self.done(), time.monotonic() + EDGE_S
+        while self.done() == before and time.monotonic() < end:
+            time.sleep(0.0005)
+
+    def now(self):
+        self.edge()
+        return self.done(), procs.cpu_ns(self.measured), procs.minor_faults(self.pids), machine.clock()
+
     def segment(self, seconds):
-        """What happens in the next seconds."""
-        d0, c0, f0, m0 = self.done(), procs.cpu_ns(self.measured), procs.minor_faults(self.pids), machine.clock()
+        """What happens in the next seconds, and a moment more."""
+        d0, c0, f0, m0 = self.now()
         self.rest(seconds)
-        d1, c1, f1, m1 = self.done(), procs.cpu_ns(self.measured), procs.minor_faults(self.pids), machine.clock()
+        d1, c1, f1, m1 = self.now()
         units, took = max(1, d1 - d0), m1.time - m0.time
         return Segment(took, units / took, (c1 - c0) / 1e6 / units, machine.busy(m0, m1) * 1e3 / units,
                        (f1 - f0) / took)
