@@ -52,9 +52,14 @@ def turn(n, chosen):
     return part[shift:] + part[:shift]
 
 
-def compare(workload, chosen, seconds, folder, say, rounds=None, minutes=None):
-    """So many rounds, or as many as begin within the time and two at least."""
-    found = Compared([workload.segment(seconds)], {t.name: [] for t in chosen}, {})
+def empty(chosen):
+    return Compared([], {t.name: [] for t in chosen}, {})
+
+
+def compare(found, workload, chosen, seconds, folder, say, rounds=None, minutes=None):
+    """So many rounds, or as many as begin within the time and two at least, into found, which holds what there
+    was when a load breaks down in between."""
+    found.off.append(workload.segment(seconds))
     began, n = time.monotonic(), 0
     while n < rounds if rounds else n < 2 or time.monotonic() - began < minutes * 60:
         for tool in turn(n, chosen):
@@ -73,4 +78,3 @@ def compare(workload, chosen, seconds, folder, say, rounds=None, minutes=None):
         n += 1
         if n % 5 == 0 or n == rounds:
             say(f"{workload.load.name}: round {n}{f' of {rounds}' if rounds else ''}")
-    return found
