@@ -309,7 +309,30 @@ enum dl_loss_cause {
 	DL_LOSS_INVALID,	/* malformed: not believed */
 	DL_LOSS_GPU,		/* the collector's, see GPU_DROP */
 	DL_LOSS_DISK,		/* there was no room on the disk */
+	DL_LOSS_SHED,		/* left out on purpose, since a ring was filling: nothing that a verdict needs is missing */
 	DL_LOSS_CAUSE_MAX,
+};
+
+/* What is told apart when a ring fills; bpf_shared.h has the table of how full it may be for each. */
+enum dl_shed {
+	DL_SHED_NONE = 0,	/* the loss is none of a full ring */
+	DL_SHED_SAMPLE_USER,	/* user frames of samples: the samples stay */
+	DL_SHED_SAMPLE,
+	DL_SHED_MEM,		/* memory of processes */
+	DL_SHED_SWITCH_STACK,	/* stacks of waits: the switches stay */
+	DL_SHED_MAJOR_FAULT,
+	DL_SHED_WAKE_FOREIGN,	/* wakes of threads outside the tree */
+	DL_SHED_NAME,		/* names of threads */
+	DL_SHED_BLOCK_IO,
+	DL_SHED_RECLAIM,
+	DL_SHED_GPU_API,	/* calls of CUDA seen by uprobes */
+	DL_SHED_WAKE,		/* wakes of the tree's own threads */
+	DL_SHED_SWITCH,		/* switches of the tree's own threads */
+	DL_SHED_CHILD_SIGNAL,	/* SIGCHLD: the EXIT before it says the same */
+	DL_SHED_SIGNAL,		/* signals that end nobody */
+	DL_SHED_SYSCALL_FAIL,	/* system calls that failed, removals of shared memory */
+	DL_SHED_CRASH_STACK,
+	DL_SHED_MAX,
 };
 
 enum dl_source {

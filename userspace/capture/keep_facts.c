@@ -70,7 +70,8 @@ static uint64_t id_gpu_link(const struct dl_hdr *ev)
 
 static uint64_t id_loss(const struct dl_hdr *ev)
 {
-	return (uint64_t)U32(ev, loss, ring) << 32 | U32(ev, loss, cause) << 16 | U32(ev, loss, kind);
+	return (uint64_t)U32(ev, loss, shed) << 56 | (uint64_t)U32(ev, loss, ring) << 32 | U32(ev, loss, cause) << 16 |
+		U32(ev, loss, kind);
 }
 
 struct rule {

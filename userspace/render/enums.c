@@ -155,7 +155,17 @@ static const struct dl_enum_name loss_cause[] = {
 	{ DL_LOSS_NONE, "none" }, { DL_LOSS_RING_FULL, "ring full" },
 	{ DL_LOSS_RECURSION, "recursion" }, { DL_LOSS_MAP_FULL, "map full" },
 	{ DL_LOSS_STACK, "no stack" }, { DL_LOSS_LATE, "late" }, { DL_LOSS_INVALID, "malformed" },
-	{ DL_LOSS_GPU, "collector" }, { DL_LOSS_DISK, "disk full" },
+	{ DL_LOSS_GPU, "collector" }, { DL_LOSS_DISK, "disk full" }, { DL_LOSS_SHED, "left out" },
+};
+
+static const struct dl_enum_name shed[] = {
+	{ DL_SHED_NONE, "any" }, { DL_SHED_SAMPLE_USER, "user stacks of samples" }, { DL_SHED_SAMPLE, "samples" },
+	{ DL_SHED_MEM, "memory figures" }, { DL_SHED_SWITCH_STACK, "stacks of waits" },
+	{ DL_SHED_MAJOR_FAULT, "major faults" }, { DL_SHED_WAKE_FOREIGN, "wakes of other threads" },
+	{ DL_SHED_NAME, "names of threads" }, { DL_SHED_BLOCK_IO, "block I/O" }, { DL_SHED_RECLAIM, "reclaim" },
+	{ DL_SHED_GPU_API, "CUDA calls" }, { DL_SHED_WAKE, "wakes" }, { DL_SHED_SWITCH, "switches" },
+	{ DL_SHED_CHILD_SIGNAL, "SIGCHLD" }, { DL_SHED_SIGNAL, "harmless signals" },
+	{ DL_SHED_SYSCALL_FAIL, "failed system calls" }, { DL_SHED_CRASH_STACK, "stacks of crashes" },
 };
 
 static const struct dl_enum_name source[] = {
@@ -215,7 +225,7 @@ static const struct dl_enum tables[] = {
 	TABLE(block_op), TABLE(sample_mode), TABLE(gpu_state), TABLE(gpu_source_flag), TABLE(gpu_match),
 	TABLE(gpu_link_flag), TABLE(gpu_sample_flag), TABLE(gpu_dir),
 	TABLE(gpu_mem), TABLE(gpu_sync_type), TABLE(gpu_domain), TABLE(gpu_call), TABLE(ring),
-	TABLE(loss_cause), TABLE(source), TABLE(mark), TABLE(task_state), TABLE(clone_flag),
+	TABLE(loss_cause), TABLE(shed), TABLE(source), TABLE(mark), TABLE(task_state), TABLE(clone_flag),
 	TABLE(signal_result), TABLE(file_magic), TABLE(span_kind), TABLE(stack_end),
 };
 

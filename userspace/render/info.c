@@ -104,7 +104,8 @@ static int on_loss(struct collector *c, const struct dl_ev_loss *ev)
 	struct dl_info_loss *l;
 
 	vec_for_each(&c->info->losses, have)
-		if (have->ring == ev->ring && have->cause == ev->cause && have->kind == ev->kind) {
+		if (have->ring == ev->ring && have->cause == ev->cause && have->kind == ev->kind &&
+		    have->shed == ev->shed) {
 			if (ev->cnt > have->before + have->cnt)	/* running totals */
 				have->cnt = ev->cnt - have->before;
 			return 0;
@@ -112,7 +113,7 @@ static int on_loss(struct collector *c, const struct dl_ev_loss *ev)
 	l = vec_push(&c->info->losses);
 	if (!l)
 		return -ENOMEM;
-	*l = (struct dl_info_loss){ ev->ring, ev->cause, ev->kind, ev->cnt, 0 };
+	*l = (struct dl_info_loss){ .ring = ev->ring, .cause = ev->cause, .kind = ev->kind, .shed = ev->shed, .cnt = ev->cnt };
 	if (ev->h.flags & DL_HDR_RESTATED) {
 		l->before = ev->cnt;
 		l->cnt = 0;
@@ -255,7 +256,8 @@ int dl_info_collect(struct dl_info **ret, struct dl_trace *t, const char *path, 
 		return err == -ENOMEM ? dl_oom(d) : dl_fail_errno(d, err, "cannot read %s", path);
 	}
 	for (size_t i = c.info->losses.cnt; i-- > 0;) {
-		c.info->lost += c.info->losses.v[i].cnt;
+		if (c.info->losses.v[i].cause != DL_LOSS_SHED)
+			c.info->lost += c.info->losses.v[i].cnt;
 		if (!c.info->losses.v[i].cnt)	/* all of it before */
 			c.info->losses.v[i] = c.info->losses.v[--c.info->losses.cnt];
 	}

@@ -25,6 +25,7 @@ struct dl_info_source {
 
 struct dl_info_loss {
 	uint32_t ring, cause, kind;	/* enum dl_ring, enum dl_loss_cause, enum dl_kind or 0 */
+	uint32_t shed;		/* enum dl_shed */
 	uint64_t cnt, before;	/* before: what was kept begins, not counted */
 };
 
@@ -46,7 +47,7 @@ struct dl_info {
 	char *stop;				/* why the recording ended; NULL unknown */
 	bool target_exited;
 	int32_t target_status;
-	uint64_t lost;
+	uint64_t lost;		/* without what was left out on purpose */
 	DL_VEC(struct dl_info_source) gpu;
 	DL_VEC(struct dl_info_source) absent;
 	DL_VEC(struct dl_info_loss) losses;

@@ -93,7 +93,7 @@ static void add_kinds(struct jsonb *b, struct json_object *root, const struct dl
 
 static void add_losses(struct jsonb *b, struct json_object *root, const struct dl_info *info)
 {
-	const struct dl_enum *causes = dl_enum_by_tag("loss_cause", 10);
+	const struct dl_enum *causes = dl_enum_by_tag("loss_cause", 10), *sheds = dl_enum_by_tag("shed", 4);
 	struct json_object *list = jb_array(b, root, "losses");
 
 	vec_for_each(&info->losses, l) {
@@ -105,6 +105,7 @@ static void add_losses(struct jsonb *b, struct json_object *root, const struct d
 		jb_str(b, o, "ring", ring.s);
 		jb_str(b, o, "cause", dl_enum_name(causes, l->cause));
 		jb_str(b, o, "kind", desc ? desc->name : "any");
+		jb_str(b, o, "class", l->shed ? dl_enum_name(sheds, l->shed) : NULL);
 		jb_u64(b, o, "count", l->cnt);
 		dl_str_fini(&ring);
 	}

@@ -175,15 +175,15 @@ static void print_losses(struct tx *t, const struct dl_info *info)
 		TX_LEFT("ring"), TX_LEFT("cause"), TX_LEFT("kind"), TX_RIGHT("events"),
 	};
 	struct tx_table tab = { .cols = cols, .col_cnt = ARRAY_SIZE(cols) };
-	const struct dl_enum *causes = dl_enum_by_tag("loss_cause", 10);
+	const struct dl_enum *causes = dl_enum_by_tag("loss_cause", 10), *sheds = dl_enum_by_tag("shed", 4);
 	tx_buf buf;
 
 	tx_head(t, "LOST");
 	if (!info->lost)
-		tx_para(t, 2, "", "Nothing.");
+		tx_para(t, 2, "", info->losses.cnt ? "Nothing, but this was left out on purpose:" : "Nothing.");
 	vec_for_each(&info->losses, l) {
 		const struct dl_event_desc *desc = dl_event_desc(l->kind);
-		const char *cause = dl_enum_name(causes, l->cause);
+		const char *cause = dl_enum_name(causes, l->cause), *part;
 		_cleanup_(dl_str_fini) struct dl_str ring = {};
 
 		if (!l->cnt)
@@ -192,7 +192,8 @@ static void print_losses(struct tx *t, const struct dl_info *info)
 		tx_table_row(&tab);
 		tx_cell(t, &tab, ring.s ? ring.s : "?");
 		tx_cell(t, &tab, cause ? cause : "?");
-		tx_cell(t, &tab, desc ? desc->name : "any");
+		part = l->shed ? dl_enum_name(sheds, l->shed) : NULL;
+		tx_cell(t, &tab, part ? part : desc ? desc->name : "any");
 		tx_cell(t, &tab, tx_cnt(buf, l->cnt));
 	}
 	tx_table_print(t, &tab, 2);
