@@ -44,6 +44,7 @@ struct dl_trace_writer_opts {
 	int level;		/* zstd level; 0: the default, 3 */
 	uint64_t max_sz;	/* stop with -EFBIG when the file would grow beyond; 0: no limit */
 	bool no_sync;		/* do not wait for the disk when it is closed */
+	size_t queue_sz;	/* a thread of its own writes, and so many bytes may wait for it; 0: the caller writes */
 };
 
 /*
@@ -56,8 +57,8 @@ int dl_trace_writer_open(struct dl_trace_writer **ret, int fd, const struct dl_t
 /*
  * Takes a copy of the event. Order is free within the frame's time; a late event goes into a later
  * frame and is merged by the reader. Returns 0, -EINVAL for a malformed event, -EFBIG at max_sz,
- * or the error of the write (-ENOSPC, ...). After an error the file on disk is still readable, and
- * every further call returns the same error.
+ * or the error of the write (-ENOSPC, ...), with queue_sz of an earlier one. After an error the file on disk
+ * is still readable, and every further call returns the same error.
  */
 int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev);
 
@@ -66,6 +67,9 @@ int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev);
  * To be called a few times a second, also when there are no events.
  */
 int dl_trace_writer_flush(struct dl_trace_writer *w, uint64_t now_ts);
+
+/* More than half of queue_sz waits for the disk: a caller that goes on will have to wait, too. */
+bool dl_trace_writer_is_behind(const struct dl_trace_writer *w);
 
 struct dl_trace_writer_stats {
 	uint64_t events;	/* written or pending */

@@ -12,6 +12,7 @@
 
 #include "base/vec.h"
 #include "trace/format.h"
+#include "trace/outq.h"
 
 #define DEFAULT_FRAME_RAW_SZ (1u << 20)
 #define MIN_FRAME_RAW_SZ DL_EVENT_MAX_SZ
@@ -20,6 +21,9 @@
 #define DEFAULT_LEVEL 3
 
 struct pending { uint64_t ts; uint32_t off; };
+
+/* A frame that waits to be written: the index has it when it is. */
+struct queued { uint64_t off; struct dl_frame_hdr hdr; };
 
 struct dl_trace_writer {
 	int fd;
@@ -37,6 +41,9 @@ struct dl_trace_writer {
 	struct dl_buf out;
 	struct dl_index index;
 	struct dl_frame_hdr frame;
+	struct dl_outq *queue;	/* opts.queue_sz; off is where its last piece will end */
+	DL_VEC(struct queued) queued;
+	uint64_t queued_events;
 };
 
 /* --- the file --- */
@@ -47,6 +54,11 @@ static int write_whole(struct dl_trace_writer *w, const void *p, size_t sz)
 	size_t done = 0;
 	int err = 0;
 
+	if (w->queue) {
+		err = dl_outq_put(w->queue, p, sz);
+		w->off += err ? 0 : sz;
+		return err;
+	}
 	while (done < sz) {
 		ssize_t n = write(w->fd, (const uint8_t *)p + done, sz - done);
 
@@ -72,6 +84,9 @@ static void writer_free(struct dl_trace_writer *w)
 {
 	if (!w)
 		return;
+	if (w->queue)
+		dl_outq_close(w->queue, &w->off);
+	vec_free(&w->queued);
 	if (w->fd >= 0)
 		close(w->fd);
 	dl_encoder_free(w->enc);
@@ -115,7 +130,7 @@ static size_t end_sz(const struct dl_trace_writer *w)
 {
 	/* at most: the next frame may be the first one with any kind */
 	return DL_INDEX_FIXED_SZ + DL_EV_MAX * DL_INDEX_KIND_SZ +
-	       (w->index.cnt + 1) * DL_INDEX_FRAME_SZ + 4 + DL_FOOTER_SZ;
+	       (w->index.cnt + w->queued.cnt + 1) * DL_INDEX_FRAME_SZ + 4 + DL_FOOTER_SZ;
 }
 
 static int write_header(struct dl_trace_writer *w, const struct dl_trace_meta *meta,
@@ -156,6 +171,11 @@ int dl_trace_writer_open_desc(struct dl_trace_writer **ret, int fd,
 	set_opts(&w->opts, opts);
 	w->enc = dl_encoder_new(desc, w->opts.level);
 	err = w->enc ? write_header(w, meta, d) : dl_oom(d);
+	if (!err && w->opts.queue_sz) {
+		err = dl_outq_new(&w->queue, fd, w->off, w->opts.queue_sz);
+		if (err)
+			dl_fail_errno(d, err, "cannot start a thread that writes the trace");
+	}
 	if (err) {
 		writer_free(w);
 		return err;
@@ -197,6 +217,46 @@ static int sort_pending(struct dl_trace_writer *w)
 	return 0;
 }
 
+/* Into the index with what has been written. */
+static void settle(struct dl_trace_writer *w, uint64_t written)
+{
+	size_t cnt = 0;
+
+	while (cnt < w->queued.cnt) {
+		const struct queued *q = &w->queued.v[cnt];
+
+		if (q->off + q->hdr.header_sz + q->hdr.comp_sz > written)
+			break;
+		dl_index_add(&w->index, q->off, &q->hdr);	/* there is room: add_frame() */
+		w->queued_events -= q->hdr.events;
+		cnt++;
+	}
+	if (!cnt)
+		return;
+	w->queued.cnt -= cnt;
+	memmove(w->queued.v, w->queued.v + cnt, w->queued.cnt * sizeof(*w->queued.v));
+}
+
+/* Room in the index first: a frame that is written but not in the index would be lost. */
+static int reserve_frame(struct dl_trace_writer *w)
+{
+	if (w->queue && vec_reserve(&w->queued, 1))
+		return -ENOMEM;
+	return vec_reserve(&w->index, w->queued.cnt + 1) ? -ENOMEM : 0;
+}
+
+/* The frame of w->frame, which was written at off, or is going to be. */
+static void add_frame(struct dl_trace_writer *w, uint64_t off)
+{
+	if (!w->queue) {
+		dl_index_add(&w->index, off, &w->frame);
+		return;
+	}
+	w->queued.v[w->queued.cnt++] = (struct queued){ off, w->frame };
+	w->queued_events += w->frame.events;
+	settle(w, dl_outq_written(w->queue));
+}
+
 static int encode_pending(struct dl_trace_writer *w)
 {
 	int err = sort_pending(w);
@@ -204,16 +264,16 @@ static int encode_pending(struct dl_trace_writer *w)
 	if (err)
 		return err;
 	w->out.cnt = 0;
-	w->frame.seq = w->index.cnt;
+	w->frame.seq = w->index.cnt + w->queued.cnt;
 	w->frame.trace_id = w->index.trace_id;
 	err = dl_encode_frame(w->enc, w->sorted.v, w->sorted.cnt, &w->frame, &w->out);
 	if (err)
 		return err;
 	if (w->opts.max_sz && w->off + w->out.cnt + end_sz(w) > w->opts.max_sz)
 		return -EFBIG;
-	/* room in the index first: a frame that is written but not in the index would be lost */
-	if (vec_reserve(&w->index, 1))
-		return -ENOMEM;
+	err = reserve_frame(w);
+	if (err)
+		return err;
 	return write_whole(w, w->out.v, w->out.cnt);
 }
 
@@ -231,7 +291,7 @@ static int write_frame(struct dl_trace_writer *w)
 		w->lost += w->order.cnt;
 		w->raw_bytes -= w->pending_raw;
 	} else {
-		dl_index_add(&w->index, off, &w->frame);
+		add_frame(w, off);
 	}
 	w->order.cnt = 0;
 	w->events.cnt = 0;
@@ -250,10 +310,10 @@ int dl_trace_writer_put_frame(struct dl_trace_writer *w, const struct dl_frame_h
 		return err;
 	off = w->off;
 	w->frame = *h;
-	w->frame.seq = w->index.cnt;
+	w->frame.seq = w->index.cnt + w->queued.cnt;
 	w->frame.trace_id = w->index.trace_id;
 	w->out.cnt = 0;
-	if (vec_reserve(&w->out, (size_t)DL_FRAME_HEADER_MAX + h->comp_sz) || vec_reserve(&w->index, 1))
+	if (vec_reserve(&w->out, (size_t)DL_FRAME_HEADER_MAX + h->comp_sz) || reserve_frame(w))
 		return w->err = -ENOMEM;
 	w->out.cnt = dl_frame_hdr_build(w->out.v, &w->frame);
 	memcpy(w->out.v + w->out.cnt, payload, h->comp_sz);
@@ -266,7 +326,8 @@ int dl_trace_writer_put_frame(struct dl_trace_writer *w, const struct dl_frame_h
 		return w->err = err;
 	}
 	w->raw_bytes += h->struct_sz;
-	return dl_index_add(&w->index, off, &w->frame);
+	add_frame(w, off);
+	return 0;
 }
 
 int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev)
@@ -314,13 +375,18 @@ int dl_trace_writer_flush(struct dl_trace_writer *w, uint64_t now_ts)
 	return write_frame(w);
 }
 
+bool dl_trace_writer_is_behind(const struct dl_trace_writer *w)
+{
+	return w->queue && dl_outq_is_behind(w->queue);
+}
+
 void dl_trace_writer_stats(const struct dl_trace_writer *w, struct dl_trace_writer_stats *ret)
 {
 	*ret = (struct dl_trace_writer_stats){
-		.events = w->index.events + w->order.cnt,
+		.events = w->index.events + w->queued_events + w->order.cnt,
 		.raw_bytes = w->raw_bytes,
-		.file_bytes = w->off,
-		.frames = w->index.cnt,
+		.file_bytes = w->queue ? dl_outq_written(w->queue) : w->off,
+		.frames = w->index.cnt + w->queued.cnt,
 		.lost = w->lost,
 	};
 }
@@ -342,6 +408,24 @@ static int write_end(struct dl_trace_writer *w)
 	return write_whole(w, w->out.v, sz + DL_FOOTER_SZ);
 }
 
+/* Waits for what is to be written. What could not be is lost. */
+static int end_queue(struct dl_trace_writer *w)
+{
+	int err;
+
+	if (!w->queue)
+		return 0;
+	err = dl_outq_close(w->queue, &w->off);
+	w->queue = NULL;
+	settle(w, w->off);
+	vec_for_each(&w->queued, q) {
+		w->lost += q->hdr.events;
+		w->raw_bytes -= q->hdr.struct_sz;
+	}
+	w->queued.cnt = 0;
+	return err;
+}
+
 int dl_trace_writer_close(struct dl_trace_writer *w, struct dl_diag *d)
 {
 	int err, end_err;
@@ -349,6 +433,8 @@ int dl_trace_writer_close(struct dl_trace_writer *w, struct dl_diag *d)
 	if (!w)
 		return 0;
 	err = write_frame(w);
+	end_err = end_queue(w);
+	err = err ?: end_err;
 	end_err = write_end(w);
 	err = err ?: end_err;
 	/* EINVAL, EROFS: a pipe or a device, which have nothing to sync */
