@@ -257,21 +257,24 @@ static int on_loss(struct dl_timeline *tl, const struct dl_hdr *ev)
 	const struct dl_ev_loss *l = (const void *)ev;
 	struct dl_loss *at;
 
+	if (!(ev->flags & DL_HDR_RESTATED) && dl_tl_hole_add(tl, l))
+		return -ENOMEM;
 	vec_for_each(&tl->losses, it) {
-		if (it->ring == l->ring && it->cause == l->cause && it->kind == l->kind) {
+		if (it->ring == l->ring && it->cause == l->cause && it->kind == l->kind && it->shed == l->shed) {
 			it->cnt = l->cnt - it->before;
-			return 0;
+			return ev->flags & DL_HDR_RESTATED ? 0 : dl_tl_loss_time(it, l);
 		}
 	}
 	at = vec_push(&tl->losses);
 	if (!at)
 		return -ENOMEM;
-	*at = (struct dl_loss){ l->ring, l->cause, l->kind, l->cnt, 0 };
+	*at = (struct dl_loss){ .ring = l->ring, .cause = l->cause, .kind = l->kind, .shed = l->shed, .cnt = l->cnt };
 	if (ev->flags & DL_HDR_RESTATED) {	/* they are not of this part of the recording */
 		at->before = l->cnt;
 		at->cnt = 0;
+		return 0;
 	}
-	return 0;
+	return dl_tl_loss_time(at, l);
 }
 
 static int on_absent(struct dl_timeline *tl, const struct dl_hdr *ev)
@@ -340,6 +343,8 @@ static int finish(struct dl_timeline *tl)
 {
 	int err;
 
+	if (dl_tl_holes_finish(tl))
+		return -ENOMEM;
 	vec_for_each(&tl->threads, th) {
 		if (th->end == UINT64_MAX)
 			th->end = tl->end;
@@ -469,7 +474,10 @@ void dl_timeline_free(struct dl_timeline *tl)
 		vec_free(&c->runs);
 	vec_free(&tl->cpus);
 	vec_free(&tl->loaders);
+	vec_for_each(&tl->losses, l)
+		vec_free(&l->times);
 	vec_free(&tl->losses);
+	vec_free(&tl->holes);
 	texts_free(&tl->absent);
 	texts_free(&tl->texts);
 	kept_free(&tl->crash);

@@ -118,9 +118,13 @@ uint32_t dl_tl_own_thread(struct dl_timeline *tl, uint32_t tid, uint32_t pid)
 	return idx;
 }
 
-/* Everything since ts is not known. */
-static int forget_since(struct dl_thread *th, uint64_t ts)
+/* Everything since ts is not known; where it is a hole that is to blame, only from there on. */
+static int forget_since(struct dl_timeline *tl, struct dl_thread *th, uint64_t ts, uint64_t now)
 {
+	struct dl_span hole;
+
+	if (dl_tl_hole(tl, ts, now, &hole))
+		return dl_tl_forget_hole(th, &hole);
 	while (th->segs.cnt && th->segs.v[th->segs.cnt - 1].start >= ts)
 		th->segs.cnt--;
 	return seg_push(th, ts, DL_ST_UNKNOWN, DL_NONE, DL_CPU_NONE);
@@ -166,13 +170,13 @@ static int check_lost(struct dl_timeline *tl, struct dl_thread *th, const struct
 	th->last_out_ts = ev->h.ts;
 	if (counted && step > 1) {
 		tl->lost_switches += step - 1;
-		return forget_since(th, since);
+		return forget_since(tl, th, since, ev->h.ts);
 	}
 	if (!last || last->state == DL_ST_RUNNING || last->state == DL_ST_UNKNOWN)
 		return 0;
 	if (counted && ev->h.ts > last->start)
 		return infer_switch_in(tl, th, ev->h.ts, ev->h.cpu, ran_ns);
-	return forget_since(th, last->start);
+	return forget_since(tl, th, last->start, ev->h.ts);
 }
 
 static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_switch *ev)
@@ -243,6 +247,7 @@ static int switch_in(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_sw
 	struct dl_thread *th = &tl->threads.v[idx];
 	struct dl_seg *last = vec_last(&th->segs);
 	struct dl_rq rq = { .before = before, .preempted_by = DL_NONE };
+	struct dl_span hole;
 
 	if (last && last->state == DL_ST_RUNNABLE) {
 		th->rqs.v[last->ref].before = before;
@@ -259,6 +264,9 @@ static int switch_in(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_sw
 		} else if (!w->wake_ts) {
 			infer_timer(tl, w, last->start, ev->h.ts);
 		}
+	} else if (last && last->state == DL_ST_RUNNING && dl_tl_hole(tl, last->start, ev->h.ts, &hole)) {
+		if (dl_tl_forget_hole(th, &hole))
+			return -ENOMEM;
 	} else if (last && last->state == DL_ST_RUNNING) {
 		last->state = DL_ST_UNKNOWN;
 	}
@@ -394,6 +402,7 @@ int dl_tl_exit(struct dl_timeline *tl, const struct dl_ev_exit *ev)
 		th->maj_flt = (uint32_t)ev->maj_flt;
 	}
 	p = &tl->procs.v[th->proc];
+	th->exit_ts = ev->h.ts;
 	if (ev->maxrss > p->maxrss)
 		p->maxrss = ev->maxrss;
 	if (!(ev->flags & DL_EX_LAST))
@@ -447,7 +456,13 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 	if (ev->sig_blocked >> 32 == 0xfffffffe || __builtin_popcountll(ev->sig_blocked) > 48)
 		th->sigblock_outs++;
 	th->outs++;
-	if (th->segs.cnt || (ev->flags & DL_TF_GONE))
+	if ((th->segs.cnt && !tl->holes.cnt) || (ev->flags & DL_TF_GONE))
+		return 0;
+	if (th->segs.cnt && (ev->state == 'S' || ev->state == 'D')) {
+		ref = wait_push(th, &wait);
+		return ref == DL_NONE ? -ENOMEM : dl_tl_task_behind(tl, th, ev, ref);
+	}
+	if (th->segs.cnt)
 		return 0;
 	if (ev->state != 'S' && ev->state != 'D')
 		return seg_push(th, ev->h.ts, DL_ST_UNKNOWN, DL_NONE, DL_CPU_NONE);

@@ -17,6 +17,22 @@ int dl_tl_fork(struct dl_timeline *tl, const struct dl_ev_fork *ev);
 int dl_tl_exit(struct dl_timeline *tl, const struct dl_ev_exit *ev);
 int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev);
 
+/* Holes in the recording, see holes.c. A LOSS that tells of one; when losses happened. 0 or -ENOMEM. */
+int dl_tl_hole_add(struct dl_timeline *tl, const struct dl_ev_loss *ev);
+int dl_tl_loss_time(struct dl_loss *l, const struct dl_ev_loss *ev);
+
+/* From the first to the last of those that lie, in part at least, between the two; false when none does. */
+bool dl_tl_hole(const struct dl_timeline *tl, uint64_t from, uint64_t to, struct dl_span *ret);
+
+/* What the thread did in the hole is not known: until its first event behind it. */
+int dl_tl_forget_hole(struct dl_thread *th, const struct dl_span *hole);
+
+/* The recorder looked at a thread that sleeps, in this wait, and that has not been met since a hole. */
+int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct dl_ev_task *ev, uint32_t wait);
+
+/* Of threads that were not met again. */
+int dl_tl_holes_finish(struct dl_timeline *tl);
+
 /* Fills in tl->cpus from the threads' running segments. */
 int dl_tl_cpus(struct dl_timeline *tl);
 

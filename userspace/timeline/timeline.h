@@ -125,6 +125,7 @@ struct dl_thread {
 	struct dl_spans in_costly;	/* of which calls that explain time by themselves: all but launches */
 	/* while building */
 	uint64_t run_wake_ts;	/* a wake met while running */
+	uint64_t exit_ts;	/* of its EXIT; 0 none */
 	uint32_t switches;
 	bool has_switches;
 	uint64_t last_out_ts;
@@ -219,7 +220,16 @@ enum dl_stack_wait {
 	DL_SW_WAIT_RCU,		/* a grace period: for nobody */
 };
 
-struct dl_loss { uint32_t ring, cause, kind; uint64_t cnt, before; };	/* before: what was kept begins */
+
+struct dl_loss {
+	uint32_t ring, cause, kind;
+	uint32_t shed;			/* enum dl_shed */
+	uint64_t cnt, before;		/* before: what was kept begins */
+	struct dl_spans times;		/* when, where known; those nearer than DL_LOSS_NEAR_NS are one */
+};
+
+#define DL_LOSS_NEAR_NS 2000000000ULL
+
 struct dl_gpu_name { uint32_t device, pid; char *name; bool simulated; };
 
 /* A record that is only looked up, kept as it was. */
@@ -261,6 +271,7 @@ struct dl_timeline {
 	struct dl_map strings;		/* pid << 32 | id -> index in texts */
 	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
 	struct dl_text_vec texts;
+	struct dl_spans holes;		/* switches or wakes of the tree's threads could not be recorded: holes.c */
 	uint64_t lost_switches;		/* seen by the threads' own counters */
 	uint64_t inferred_wakes;	/* timers' wakes that the trace lacks */
 	uint64_t inferred_switches;	/* switch-ins that the trace lacks, placed by CPU time */
