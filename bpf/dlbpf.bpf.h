@@ -16,6 +16,7 @@
 #include <dlbpf/bpf_shared.h>
 
 #include "compat.bpf.h"
+#include "shed.bpf.h"
 
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
@@ -32,24 +33,12 @@ struct dl_ring_map {
 	__uint(max_entries, 4096);	/* userspace sets it */
 };
 
-/* Defined where core.bpf.c includes this, declared for the others. */
-#ifdef DL_CORE
-#define DL_SHARED
-#else
-#define DL_SHARED extern
-#endif
-
 DL_SHARED struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, DL_RING_SCHED_MAX);
 	__type(key, __u32);
 	__array(values, struct dl_ring_map);
 } dl_rings SEC(".maps");
-
-DL_SHARED struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
-} dl_crash SEC(".maps");
 
 DL_SHARED struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -67,7 +56,6 @@ DL_SHARED struct {
 
 extern __u8 dl_maybe[DL_MAYBE_CNT];
 extern struct dl_named dl_named[DL_NAMED_CNT];
-extern const volatile __u32 dl_ring_shift;
 extern const volatile __u32 dl_self_tgid;
 extern const volatile __u32 dl_page_sz;
 extern const volatile struct dl_syscall dl_syscalls[DL_SYSCALL_CNT];
@@ -121,19 +109,32 @@ static __always_inline void dl_hdr_init(struct dl_hdr *h, __u32 kind, __u32 size
 	h->flags = 0;
 }
 
-/* The ring of this CPU's group. Nobody is woken: wake-ups would feed back into the trace. */
+/* The ring of this CPU's group. Nobody is woken before it fills: wake-ups would feed back into the trace. */
 static __always_inline void dl_out(void *ev, __u64 size, __u32 kind)
 {
-	__u32 group = bpf_get_smp_processor_id() >> dl_ring_shift;
+	__u32 cpu = bpf_get_smp_processor_id(), group = cpu >> dl_ring_shift, shed = dl_shed_of(kind);
 	void *ring = bpf_map_lookup_elem(&dl_rings, &group);
+	__u64 flags;
 
-	if (!ring || bpf_ringbuf_output(ring, ev, size, BPF_RB_NO_WAKEUP))
+	if (!ring) {
 		dl_lost(DL_LOSS_RING_FULL, kind);
+		return;
+	}
+	flags = dl_look(ring, cpu, group);
+	if (dl_is_full(group, shed)) {
+		dl_shed_one(shed);
+		dl_look_again(group, flags);
+	} else if (bpf_ringbuf_output(ring, ev, size, flags)) {
+		dl_shed_one(shed);
+		dl_hole(group);
+	}
 }
 
-/* The ring of crash and lifecycle events, which wakes its reader. */
+/* The ring of crash and lifecycle events, which wakes its reader when that has read all before. */
 static __always_inline void dl_out_crash(void *ev, __u64 size, __u32 kind)
 {
+	if ((kind == DL_EV_SYSCALL_FAIL || kind == DL_EV_SHM_UNLINK) && !dl_crash_room(DL_SHED_SYSCALL_FAIL))
+		return;
 	if (bpf_ringbuf_output(&dl_crash, ev, size, 0))
 		dl_lost(DL_LOSS_RING_FULL, kind);
 }
@@ -170,13 +171,21 @@ static __always_inline __u32 dl_name_sig(__u64 start_time, __u32 exec_id)
 	return (__u32)(start_time >> 10) * 2654435761u + exec_id + 1;
 }
 
-/* Sends the name of a thread outside the tree when it was not sent yet. */
+/* Sends the name of a thread outside the tree when it was not sent yet. One that is left out is counted
+ * once, and sent when there is room. */
 static __always_inline void dl_name_once(struct task_struct *t, __u32 sig, __u32 pid, __u32 tid, __u32 flags, __u64 now)
 {
 	struct dl_named *n = &dl_named[tid & (DL_NAMED_CNT - 1)];
 
 	if (n->tid == tid && n->sig == sig)
 		return;
+	if (dl_is_full(bpf_get_smp_processor_id() >> dl_ring_shift, DL_SHED_NAME)) {
+		if (n->tid != tid || n->sig != ~sig)
+			dl_shed_one(DL_SHED_NAME);
+		n->tid = tid;
+		n->sig = ~sig;
+		return;
+	}
 	n->tid = tid;
 	n->sig = sig;
 

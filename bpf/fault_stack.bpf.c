@@ -110,6 +110,8 @@ static __always_inline int on_fault(int sig, struct kernel_siginfo *info, struct
 	now = bpf_ktime_get_ns();
 	if (!is_fatal(sig) || !may_send(id, now))
 		return 0;
+	if (!dl_crash_room(DL_SHED_CRASH_STACK))
+		return 0;
 	rec = bpf_ringbuf_reserve(&dl_crash, sizeof(*rec), 0);
 	if (!rec) {
 		dl_lost(DL_LOSS_RING_FULL, DL_EV_CRASH_STACK);

@@ -5,6 +5,16 @@
 #define SIGNAL_GROUP_EXIT 0x00000004
 #define WAIT_CORE 0x80
 
+/*
+ * Ended processes that may still be in the map of recorded ones, in a circle. Userspace removes them
+ * when it has seen their end; this is for when it does not come to it: what forks and dies faster than
+ * that would fill the map with the dead. The oldest of the circle has been dead for long enough.
+ */
+#define DEAD_CNT 4096
+
+static __u32 dead[DEAD_CNT];
+static __u64 dead_cnt;
+
 /* Raised in copy_process(), before the new thread can run. It has the clone flags, which
  * sched_process_fork has not; the ids are set by then. */
 SEC("?tp_btf/task_newtask")
@@ -72,6 +82,19 @@ int BPF_PROG(dl_rename, struct task_struct *t, const char *comm)
 	return 0;
 }
 
+static __always_inline void bury(__u32 pid)
+{
+	__u32 *slot = &dead[dead_cnt++ & (DEAD_CNT - 1)], old = *slot;	/* two CPUs at once: one is left to userspace */
+	struct dl_target *t;
+
+	*slot = pid;
+	if (!old || old == pid)
+		return;
+	t = bpf_map_lookup_elem(&dl_targets, &old);
+	if (t && t->flags & DL_TG_DEAD)	/* else its id is in use again, or it is gone */
+		bpf_map_delete_elem(&dl_targets, &old);
+}
+
 /*
  * live is 0 when the last thread has come here; several threads may see that before 6.16, so the
  * first to mark the process takes the flag. Siblings that were counted already may still report
@@ -99,6 +122,7 @@ int BPF_PROG(dl_exit, struct task_struct *t)
 	dl_hdr_init(&ev.h, DL_EV_EXIT, sizeof(ev), bpf_ktime_get_ns(), t->tgid, t->pid);
 	ev.code = t->exit_code;
 	if (is_last(t, target)) {
+		bury(t->tgid);
 		ev.flags |= DL_EX_LAST;
 		if (BPF_CORE_READ(t, signal, flags) & SIGNAL_GROUP_EXIT)
 			ev.code = BPF_CORE_READ(t, signal, group_exit_code);

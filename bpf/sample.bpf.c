@@ -34,7 +34,7 @@ static __always_inline __u32 take_stacks(void *ctx, struct sample_event *s, bool
 			k = 0;
 		}
 	}
-	if (dl_user_stacks) {
+	if (dl_user_stacks && dl_room(DL_SHED_SAMPLE_USER)) {
 		u = bpf_get_stack(ctx, (void *)s->addr + k, DL_USTACK_MAX * 8, BPF_F_USER_STACK);
 		if (u < 0 || u > DL_USTACK_MAX * 8) {
 			dl_lost(DL_LOSS_STACK, DL_EV_SAMPLE);
@@ -54,7 +54,7 @@ int dl_sample(struct bpf_perf_event_data *ctx)
 	__u32 zero = 0, sz;
 	bool user;
 
-	if (!dl_target_of(id >> 32))
+	if (!dl_target_of(id >> 32) || !dl_room(DL_SHED_SAMPLE))
 		return 0;
 	s = bpf_map_lookup_elem(&dl_sample_buf, &zero);
 	if (!s)

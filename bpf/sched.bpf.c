@@ -164,7 +164,7 @@ static __always_inline void out_switch(void *ctx, bool preempt, struct task_stru
 		if (ev.h.tid)
 			dl_name_task(prev, ev.h.pid, ev.h.tid, prev->flags, now);
 	}
-	if (stack)
+	if (stack && dl_room(DL_SHED_SWITCH_STACK))
 		out_with_stack(ctx, &ev);
 	else
 		dl_out(&ev, sizeof(ev), DL_EV_SWITCH);

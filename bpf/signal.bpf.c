@@ -25,6 +25,8 @@ int BPF_PROG(dl_signal, int sig, struct kernel_siginfo *info, struct task_struct
 	code = sig_code(info);
 	if (code == SI_TIMER)	/* profilers: hundreds a second, and never a reason to die */
 		return 0;
+	if (sig_left_out(sig))
+		return 0;
 	dl_hdr_init(&ev.h, DL_EV_SIGNAL, sizeof(ev), bpf_ktime_get_ns(), id >> 32, id);
 	if (!dl_target_of(id >> 32))
 		ev.h.flags = DL_HDR_FOREIGN;
@@ -55,7 +57,7 @@ int BPF_PROG(dl_deliver, int sig, struct kernel_siginfo *info, struct k_sigactio
 	if (!dl_target_of(id >> 32))
 		return 0;
 	code = sig_code(info);
-	if (code == SI_TIMER)
+	if (code == SI_TIMER || sig_left_out(sig))
 		return 0;
 	dl_hdr_init(&ev.h, DL_EV_SIGNAL_DELIVER, sizeof(ev), bpf_ktime_get_ns(), id >> 32, id);
 	ev.sig = sig;

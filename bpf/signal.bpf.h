@@ -11,6 +11,10 @@
 #define SIGFPE 8
 #define SIGKILL 9
 #define SIGSEGV 11
+#define SIGCHLD 17
+#define SIGCONT 18
+#define SIGURG 23
+#define SIGWINCH 28
 #define SI_USER 0
 #define SI_KERNEL 0x80
 #define SI_TIMER -2
@@ -33,6 +37,16 @@ static __always_inline bool is_fault(int sig, int code)
 {
 	return code > 0 && code < SI_KERNEL &&
 	       (sig == SIGBUS || sig == SIGSEGV || sig == SIGFPE || sig == SIGILL);
+}
+
+/* Signals that end nobody, whoever handles them, may be left out of a ring that fills; true when this one is. */
+static __always_inline bool sig_left_out(int sig)
+{
+	if (sig == SIGCHLD)
+		return !dl_crash_room(DL_SHED_CHILD_SIGNAL);
+	if (sig == SIGCONT || sig == SIGURG || sig == SIGWINCH)
+		return !dl_crash_room(DL_SHED_SIGNAL);
+	return false;
 }
 
 #endif

@@ -76,7 +76,7 @@ static __always_inline int on_wake(struct task_struct *p, __u32 flags)
 	if (!wakee) {
 		barrier_var(waker);	/* or clang ORs the pointers, which the verifier forbids */
 		/* The recorder's own reader is woken by crash events: that is no news. */
-		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid)
+		if (!waker || p->flags & PF_KTHREAD || (__u32)p->tgid == dl_self_tgid || !dl_room(DL_SHED_WAKE_FOREIGN))
 			return 0;
 	}
 	out_wake(p, id, !wakee, !waker, flags);

@@ -147,6 +147,49 @@ struct dl_fault_stack {
 struct dl_call_cnt {
 	__u64 cnt;
 } __attribute__((aligned(64)));
+/*
+ * What is left out when a ring fills, and from which fill on, in sixteenths of the ring: the least
+ * important first. What may fill it (16) is lost where it does not fit, and not left out. One row a
+ * class, SHED(class, kind, sixteenths); rows of the ring of crash and lifecycle events are SHED_CRASH.
+ */
+#define DL_SHED_TABLE \
+	SHED(SAMPLE_USER, SAMPLE, 4) \
+	SHED(SAMPLE, SAMPLE, 6) \
+	SHED(MEM, MEM, 6) \
+	SHED(SWITCH_STACK, SWITCH, 8) \
+	SHED(MAJOR_FAULT, MAJOR_FAULT, 8) \
+	SHED(WAKE_FOREIGN, WAKE, 10) \
+	SHED(NAME, NAME, 12) \
+	SHED(BLOCK_IO, BLOCK_IO, 14) \
+	SHED(RECLAIM, RECLAIM, 14) \
+	SHED(GPU_API, GPU_API, 16) \
+	SHED(WAKE, WAKE, 16) \
+	SHED(SWITCH, SWITCH, 16) \
+	SHED_CRASH(CHILD_SIGNAL, SIGNAL, 4) \
+	SHED_CRASH(SIGNAL, SIGNAL, 8) \
+	SHED_CRASH(SYSCALL_FAIL, SYSCALL_FAIL, 12) \
+	SHED_CRASH(CRASH_STACK, CRASH_STACK, 12)
+
+#define DL_FILL_FULL 16
+#define DL_FILL_HOLE 255	/* it was full: nothing until it is ... */
+#define DL_FILL_HOLE_END 8	/* ... less full than this, so that what is missing is one piece */
+#define DL_FILL_WAKE 4		/* its reader is woken */
+#define DL_LOOK_EVERY 64	/* events of a CPU from one look at the fill to the next */
+#define DL_SEEN_CNT 1024	/* CPUs with a count of their own */
+
+/* One to a cache line. */
+struct dl_seen {
+	__u32 cnt;
+	__u32 reserved[15];
+};
+
+/* Of one class on one CPU: how many so far, and when since userspace last raised dl_shed_epoch. */
+struct dl_shed_cnt {
+	__u64 cnt;
+	__u64 first, last;
+	__u32 epoch;		/* that first and last are of */
+	__u32 reserved;
+};
 
 struct dl_losses {
 	__u64 cnt[DL_EV_MAX];	/* by kind; the map's key is enum dl_loss_cause */

@@ -3,7 +3,7 @@
 # The kernel side by itself: the test programs of t_kernel_*.c, which "make check" has built.
 build=${DLBPF_BUILD:-$(dirname "$0")/../../build}
 rc=0
-for name in sched wait life mem fail unlink fault; do
+for name in sched wait life mem fail unlink fault shed; do
 	program=$build/tests/live/t_kernel_$name
 	if [ ! -x "$program" ]; then
 		echo "FAIL kernel_$name: $program is missing (make test-tools)"

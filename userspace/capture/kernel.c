@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,8 +15,9 @@
 #include "capture/kernel_priv.h"
 
 /* Events in one call of dl_kernel_drain(): where they come faster than they can be handled, the caller
- * still gets to do something else. */
-#define DRAIN_MAX (1 << 20)
+ * still gets to do something else. And of one ring before the next has its turn. */
+#define DRAIN_MAX (1 << 18)
+#define RING_AT_ONCE (1 << 14)
 
 static int64_t clock_ns(clockid_t id)
 {
@@ -76,23 +78,71 @@ static int on_event(void *ctx, void *data, size_t sz)
 
 	if (err)
 		return err;
-	return ++k->drained >= DRAIN_MAX ? -ECANCELED : 0;
+	return ++k->drained >= k->drain_stop ? -ECANCELED : 0;
 }
 
-/* Crash events first: they say of whom the others speak. */
+/* One ring, or a part of what is in it; then k->behind is set. */
+static int consume(struct dl_kernel *k, struct ring_buffer *ring)
+{
+	int err;
+
+	k->drain_stop = k->drained + RING_AT_ONCE;
+	err = ring_buffer__consume(ring);
+	if (err == -ECANCELED) {
+		k->behind = true;
+		return 0;
+	}
+	return err < 0 ? err : 1;
+}
+
+/* Crash events first: they say of whom the others speak. One ring that is filled all the time must
+ * not keep the others from being read. */
 int dl_kernel_drain(struct dl_kernel *k)
 {
 	int err;
 
 	update_clocks(k);
 	k->drained = 0;
-	err = ring_buffer__consume(k->crash);
-	if (err >= 0)
-		err = ring_buffer__consume(k->sched);
-	if (err < 0 && err != -ECANCELED)
-		return err;
+	k->hurry = false;
+	for (int i = 0; i < k->group_cnt; i++)
+		k->hurry |= dl_kernel_is_half_full(k, i);
+	do {
+		k->behind = false;
+		for (int i = 0; i < k->group_cnt; i++) {
+			err = consume(k, k->crash);
+			if (err >= 0)
+				err = consume(k, k->sched[i]);
+			if (err < 0)
+				return err;
+			if (err)
+				dl_kernel_made_room(k, i);
+		}
+	} while (k->behind && k->drained < DRAIN_MAX);
 	dl_kernel_reap(k);
-	return k->drained;
+	/* At once, so that each hole has times of its own. */
+	err = k->behind ? 0 : dl_kernel_tell_holes(k);
+	return err ? err : k->drained;
+}
+
+int dl_kernel_drain_crash(struct dl_kernel *k)
+{
+	int err;
+
+	k->drained = 0;
+	k->behind = k->hurry = false;
+	err = consume(k, k->crash);
+	dl_kernel_reap(k);
+	return err < 0 ? err : k->drained;
+}
+
+bool dl_kernel_behind(const struct dl_kernel *k)
+{
+	return k->behind;
+}
+
+bool dl_kernel_in_hurry(const struct dl_kernel *k)
+{
+	return k->behind || k->hurry;
 }
 
 uint32_t dl_kernel_stack_id(struct dl_kernel *k)
@@ -100,9 +150,21 @@ uint32_t dl_kernel_stack_id(struct dl_kernel *k)
 	return ++k->stack_next;
 }
 
-int dl_kernel_fd(const struct dl_kernel *k)
+int dl_kernel_watch(const struct dl_kernel *k, int epoll_fd)
 {
-	return ring_buffer__epoll_fd(k->crash);
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	ev.data.fd = ring_buffer__epoll_fd(k->crash);
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ev.data.fd, &ev))
+		return -errno;
+	/* They hardly ever are empty: what counts is that the kernel side woke somebody. */
+	ev.events = EPOLLIN | EPOLLET;
+	for (int i = 0; i < k->group_cnt; i++) {
+		ev.data.fd = k->ring_fds[i];
+		if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ev.data.fd, &ev))
+			return -errno;
+	}
+	return 0;
 }
 
 /* --- losses ---------------------------------------------------------------------------------- */
@@ -143,6 +205,8 @@ static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint3
 	ev.cause = cause;
 	ev.kind = kind;
 	ev.cnt = cnt;
+	ev.last = ev.h.ts;	/* at some time since they were told of last */
+	ev.h.ts = ev.first = k->loss_ts;
 	return k->sink->emit(k->sink, &ev.h);
 }
 
@@ -200,8 +264,11 @@ int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total)
 			return err;
 	}
 	err = report_misses(k);
+	if (!err)
+		err = dl_kernel_emit_sheds(k);
 	if (err)
 		return err;
+	k->loss_ts = dl_kernel_now();
 	*ret_total = k->loss_total;
 	return 0;
 }
@@ -241,15 +308,12 @@ static int open_readers(struct dl_kernel *k, struct dl_diag *d)
 	if (!k->crash)
 		return dl_fail_errno(d, -errno, "cannot map the ring of crash events");
 	for (int i = 0; i < k->group_cnt; i++) {
-		int err = 0;
-
-		if (!i)
-			k->sched = ring_buffer__new(k->ring_fds[i], on_event, k, NULL);
-		else
-			err = ring_buffer__add(k->sched, k->ring_fds[i], on_event, k);
-		if (!k->sched || err)
-			return dl_fail_errno(d, err ? err : -errno, "cannot map ring %d", i);
+		k->sched[i] = ring_buffer__new(k->ring_fds[i], on_event, k, NULL);
+		if (!k->sched[i])
+			return dl_fail_errno(d, -errno, "cannot map ring %d", i);
 	}
+	k->skel->bss->dl_shed_epoch = k->shed_epoch = 1;
+	k->shed_ts = k->loss_ts = dl_kernel_now();
 	return 0;
 }
 
@@ -299,7 +363,8 @@ void dl_kernel_close(struct dl_kernel *k)
 		bpf_link__destroy(*link);
 	dl_kernel_detach_calls(k);
 	vec_free(&k->links);
-	ring_buffer__free(k->sched);
+	for (int i = 0; i < DL_GROUP_MAX; i++)
+		ring_buffer__free(k->sched[i]);
 	ring_buffer__free(k->crash);
 	dlbpf_bpf__destroy(k->skel);
 	for (int i = 0; i < DL_GROUP_MAX; i++) {

@@ -16,6 +16,7 @@ struct dl_kernel_opts {
 	uint32_t sample_hz;	/* on-CPU samples a second and CPU; 0: none */
 	uint32_t ring_sz;	/* bytes of each ring of a group of CPUs; 0: the default */
 	bool user_stacks;	/* samples come with the user stack, by frame pointers */
+	uint32_t crash_sz;	/* bytes of the ring of crash and lifecycle events; 0: the default */
 	bool verbose;		/* libbpf's messages to stderr */
 	bool no_syscalls;	/* no failed system calls: spares the host the slow exit of every call */
 	bool all_syscalls;	/* watch them even where the machine makes so many that it is dear */
@@ -34,11 +35,21 @@ void dl_kernel_close(struct dl_kernel *k);
 int dl_kernel_add_target(struct dl_kernel *k, uint32_t pid, bool root, struct dl_diag *d);
 int dl_kernel_remove_target(struct dl_kernel *k, uint32_t pid);
 
-/* A descriptor that polls readable when crash or lifecycle events are waiting. */
-int dl_kernel_fd(const struct dl_kernel *k);
+/* Makes epoll_wait() return when crash or lifecycle events are waiting, and when a ring has become a quarter full. */
+int dl_kernel_watch(const struct dl_kernel *k, int epoll_fd);
 
-/* Emits all that waits in the rings, DL_KIND_FAULT_STACK included. The number of events, or -errno of the sink. */
+/* Emits what waits in the rings, DL_KIND_FAULT_STACK included: all, unless it comes faster than it can be emitted. The
+ * number of events, or -errno of the sink. */
 int dl_kernel_drain(struct dl_kernel *k);
+
+/* The same of crash and lifecycle events alone: for a caller that has no room for more. */
+int dl_kernel_drain_crash(struct dl_kernel *k);
+
+/* The last drain did not get to the end: another one should follow soon. */
+bool dl_kernel_behind(const struct dl_kernel *k);
+
+/* It found a ring more than half full, or was behind: no time for a break. */
+bool dl_kernel_in_hurry(const struct dl_kernel *k);
 
 /* A STACK.id for a stack that somebody else emits. */
 uint32_t dl_kernel_stack_id(struct dl_kernel *k);
@@ -52,6 +63,11 @@ int dl_kernel_emit_losses(struct dl_kernel *k, uint64_t *ret_total);
  * the reason in why, which is also emitted as ABSENT; 0, or -errno of the sink.
  */
 int dl_kernel_weigh_calls(struct dl_kernel *k, uint64_t now_ts, char *why, size_t sz);
+/* What was left out on purpose so far, of which dl_kernel_emit_losses() tells as well; not part of its total. */
+uint64_t dl_kernel_shed_total(const struct dl_kernel *k);
+
+/* How often a ring was so full that nothing more was recorded until it had room again, as far as was told. */
+uint32_t dl_kernel_holes(const struct dl_kernel *k);
 
 /* Stacks get new ids from now on, and are emitted again. */
 void dl_kernel_forget_stacks(struct dl_kernel *k);

@@ -24,6 +24,8 @@
  */
 #define RINGS_SZ (16U << 20)	/* together */
 #define RING_MAX_SZ (2U << 20)
+/* The ring of crash and lifecycle events: some 15,000 processes that are born and die while nobody reads. */
+#define CRASH_SZ_DEFAULT (4U << 20)
 #define SAME_CALL_MIN_NS 30000
 #define SAME_CALL_MAX_NS 1000000
 #define SAME_CALL_PAIRS 40
@@ -147,12 +149,34 @@ static uint32_t same_call_ns(void)
 	return SAME_CALL_PAIRS * best < SAME_CALL_MIN_NS ? SAME_CALL_MIN_NS : SAME_CALL_PAIRS * best;
 }
 
+/* A power of two, whole pages. */
+static uint32_t ring_sz(uint32_t want, uint32_t otherwise)
+{
+	uint32_t sz = sysconf(_SC_PAGESIZE);
+
+	want = want ? want : otherwise;
+	while (sz < want && sz < 1U << 30)
+		sz <<= 1;
+	return sz;
+}
+
+/* Of each ring of a group of CPUs. */
+static uint32_t sched_ring_sz(const struct dl_kernel *k)
+{
+	uint32_t each = RINGS_SZ / (uint32_t)k->group_cnt;
+
+	while (each & (each - 1))	/* a power of two, downwards */
+		each &= each - 1;
+	return ring_sz(k->opts.ring_sz, each < RING_MAX_SZ ? each : RING_MAX_SZ);
+}
+
 static void fill_rodata(struct dl_kernel *k)
 {
 	struct dlbpf_bpf__rodata *ro = k->skel->rodata;
 	uint32_t page = sysconf(_SC_PAGESIZE);
 
 	ro->dl_ring_shift = k->group_shift;
+	ro->dl_ring_bits = __builtin_ctz(sched_ring_sz(k));
 	ro->dl_self_tgid = getpid();
 	ro->dl_page_sz = page;
 	ro->dl_thread_sz = page > 16384 ? page : 16384;	/* arm64 with 64 KiB pages */
@@ -169,28 +193,14 @@ static void fill_rodata(struct dl_kernel *k)
 #endif
 }
 
-/* A power of two of whole pages: as much as was asked for at least, as much as there is at most. */
-static uint32_t ring_sz(const struct dl_kernel *k)
-{
-	uint32_t want = k->opts.ring_sz, max = RINGS_SZ / (uint32_t)k->group_cnt, sz = sysconf(_SC_PAGESIZE);
-
-	if (!want) {
-		while (sz * 2 <= max && sz < RING_MAX_SZ)
-			sz <<= 1;
-		return sz;
-	}
-	while (sz < want && sz < 1U << 30)
-		sz <<= 1;
-	return sz;
-}
-
 /* One ring for each group of CPUs; the map of rings is filled in after loading. */
 static int make_rings(struct dl_kernel *k, struct dl_diag *d)
 {
+	const uint32_t sz = sched_ring_sz(k);
 	LIBBPF_OPTS(bpf_map_create_opts, opts);
 
 	for (int i = 0; i < k->group_cnt; i++) {
-		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "dl_ring", 0, 0, ring_sz(k), &opts);
+		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "dl_ring", 0, 0, sz, &opts);
 
 		if (fd < 0) {
 			int err = -errno;
@@ -198,7 +208,7 @@ static int make_rings(struct dl_kernel *k, struct dl_diag *d)
 			if (err == -EPERM)
 				return dl_fail(d, err, "the kernel refuses BPF maps: not enough rights (a container without "
 					       "CAP_BPF, or seccomp), or RLIMIT_MEMLOCK is too small (ulimit -l unlimited)");
-			return dl_fail_errno(d, err, "cannot make a BPF ring buffer of %u bytes", ring_sz(k));
+			return dl_fail_errno(d, err, "cannot make a BPF ring buffer of %u bytes", sz);
 		}
 		k->ring_fds[i] = fd;
 	}
@@ -242,6 +252,8 @@ static int open_and_load(struct dl_kernel *k)
 	for (int i = 0; i < dl_prog_rule_cnt; i++)
 		bpf_program__set_autoload(dl_rule_prog(k, &dl_prog_rules[i]), k->use[i]);
 	err = bpf_map__set_inner_map_fd(k->skel->maps.dl_rings, k->ring_fds[0]);
+	if (!err)
+		err = bpf_map__set_max_entries(k->skel->maps.dl_crash, ring_sz(k->opts.crash_sz, CRASH_SZ_DEFAULT));
 	if (!err)
 		err = dlbpf_bpf__load(k->skel);
 	if (err) {

@@ -71,9 +71,12 @@ struct dl_kernel {
 	int group_shift;		/* CPUs to a ring: 1 << this */
 	int group_cnt;
 	int ring_fds[DL_GROUP_MAX];
-	struct ring_buffer *sched;	/* the rings of the groups of CPUs */
+	struct ring_buffer *sched[DL_GROUP_MAX];	/* the rings of the groups of CPUs */
 	struct ring_buffer *crash;
 	int drained;			/* events of the drain under way */
+	int drain_stop;			/* at so many another ring has its turn */
+	bool behind;			/* the last drain left something */
+	bool hurry;			/* it found a ring more than half full */
 	DL_VEC(struct dl_dead) dead;	/* ended processes still in the target map */
 
 	struct dl_map stacks;		/* hash of frames -> STACK.id */
@@ -83,6 +86,10 @@ struct dl_kernel {
 	uint64_t loss_total;
 
 	struct dl_calls calls;
+	uint64_t loss_ts;		/* losses were told of until then */
+	uint64_t shed_total, shed_ts;	/* the same of what was left out */
+	uint32_t shed_epoch;		/* of the kernel side's first and last */
+	uint32_t holes;			/* that have been told of */
 };
 
 struct bpf_program *dl_rule_prog(const struct dl_kernel *k, const struct dl_prog_rule *r);
@@ -106,6 +113,12 @@ const char *dl_log_save(char *path, size_t sz);
 
 /* kernel_stack.c: an event that carries frames is emitted with the id of a STACK event instead. */
 int dl_kernel_emit_stacked(struct dl_kernel *k, const struct dl_hdr *ev);
+
+/* kernel_shed.c */
+int dl_kernel_emit_sheds(struct dl_kernel *k);
+int dl_kernel_tell_holes(struct dl_kernel *k);	/* the same, where a ring has been full since */
+void dl_kernel_made_room(struct dl_kernel *k, int ring);	/* the ring was read to its end */
+bool dl_kernel_is_half_full(const struct dl_kernel *k, int ring);	/* as the kernel side saw it last */
 
 /* kernel_target.c */
 void dl_kernel_reap(struct dl_kernel *k);

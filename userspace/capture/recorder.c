@@ -24,7 +24,10 @@
 
 #define SYMBOLS_NS (3 * DL_NS_PER_S)	/* time for names at the end */
 
-enum { EARLY_MAX = 1 << 20 };
+enum {
+	EARLY_MAX = 1 << 20,
+	QUEUE_SZ = 16 << 20,	/* of the file, while the disk does not answer: some two million events */
+};
 
 /* --- the sink ---------------------------------------------------------------------------------- */
 
@@ -178,7 +181,7 @@ static void raise_fd_limit(void)
 
 static int open_file(struct dl_recorder *r, struct dl_diag *d)
 {
-	const struct dl_trace_writer_opts opts = { .max_sz = r->o->max_sz };
+	const struct dl_trace_writer_opts opts = { .max_sz = r->o->max_sz, .queue_sz = QUEUE_SZ };
 	struct dl_trace_meta meta;
 	int err, fd;
 
@@ -264,7 +267,9 @@ static int begin(struct dl_recorder *r, struct dl_rec_loop *l, bool *ret_exec, s
 	l->hint_ts = l->start_ts - 2 * DL_NS_PER_S;
 	l->pid_fd = (int)syscall(SYS_pidfd_open, (pid_t)r->root_pid, 0);
 	watch(l->epoll_fd, l->pid_fd);
-	watch(l->epoll_fd, dl_kernel_fd(r->k));
+	err = dl_kernel_watch(r->k, l->epoll_fd);
+	if (err)
+		return dl_fail_errno(d, err, "cannot wait for events");
 	err = dl_rec_mark(r, DL_MARK_START, 0, "recording began");
 	if (!err)
 		err = first_look(r, ret_exec, d);
@@ -309,6 +314,7 @@ static void last_events(struct dl_recorder *r, struct dl_rec_loop *l)
 		dl_rec_mark(r, DL_MARK_TARGET_EXIT, r->status, "");
 	dl_rec_mark(r, DL_MARK_STOP, (int32_t)l->end, end_text(r, l->end));
 	dl_rec_emit_losses(r);
+	r->shed = dl_kernel_shed_total(r->k);
 	dl_kernel_close(r->k);
 	r->k = NULL;
 	dl_rec_find_hint(r, l);
@@ -375,6 +381,7 @@ static void finish(struct dl_recorder *r, struct dl_rec_loop *l, struct dl_recor
 	res->events = ws.events;
 	res->file_bytes = file_bytes(r->o->path, ws.file_bytes);
 	res->lost += r->lost + r->invalid;
+	res->shed = r->shed;
 }
 
 static void rec_fini(struct dl_recorder *r)

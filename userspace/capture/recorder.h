@@ -80,6 +80,7 @@ struct dl_record_result {
 	uint32_t left_over;		/* processes of the tree alive after the target's end */
 	uint32_t processes_seen, workers_seen;
 	uint64_t elapsed_ns, events, lost, file_bytes;
+	uint64_t shed;			/* events, or parts of events, that were left out on purpose */
 	uint64_t kept_ns;		/* the flight recorder's; 0: all was kept */
 	uint32_t saved;			/* traces that triggers have saved */
 };

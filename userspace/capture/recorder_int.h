@@ -67,6 +67,10 @@ struct dl_recorder {
 	size_t next_proc;	/* of a tree too large for one round */
 	bool env_wanted;	/* something crashed */
 	bool gpu_wanted;	/* a process is new: look for its collector */
+	bool looks_due;		/* there was no time for all looks */
+	uint32_t holes;		/* so far; behind them everybody is looked at again */
+	bool hole_looks;	/* when there is no new one for a while */
+	uint64_t shed, shed_told_ts;	/* what the kernel side left out, and when that was told last */
 	uint64_t env_ts;
 	uint64_t env_crash_ts, env_whole_ts;	/* the last one that a crash asked for, and with all that is dear */
 	uint64_t env_fail_ts[DL_REC_FAILS];	/* and that a failed system call did, by its error */

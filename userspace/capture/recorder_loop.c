@@ -15,6 +15,7 @@
 
 #define MS 1000000ULL
 
+/* At the latest: the kernel side wakes us when a ring has become a quarter full. */
 enum {
 	GPU_LOOKS_AT_ONCE = 16,
 	DRAIN_MS = 50,
@@ -29,6 +30,7 @@ enum {
 
 #define ENV_NS DL_NS_PER_S
 #define ENV_CRASH_NS (100 * MS)		/* samples asked for by crashes, at most so often */
+#define SHED_AGAIN_NS (10 * DL_NS_PER_S)
 #define AFTER_EXIT_NS (150 * MS)	/* what the target's end sets off belongs to it */
 
 /* --- GPU --------------------------------------------------------------------------------------- */
@@ -149,6 +151,37 @@ void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l)
 
 /* --- the loop ---------------------------------------------------------------------------------- */
 
+/* Leaving out is no failure, but whoever watches should know; and where it began stands in the recording. */
+static int tell_shed(struct dl_recorder *r, uint64_t now)
+{
+	static const char text[] = "events come faster than they can be read or written: what matters least is left out";
+	const uint64_t shed = dl_kernel_shed_total(r->k);
+
+	if (shed == r->shed)
+		return 0;
+	r->shed = shed;
+	if (r->shed_told_ts && now - r->shed_told_ts < SHED_AGAIN_NS)
+		return 0;
+	r->shed_told_ts = now;
+	dl_rec_note(r, text);
+	return dl_rec_mark(r, DL_MARK_SHED, 0, text);
+}
+
+/* Who sleeps since a hole tells nothing by itself: what it waits for stands in /proc. */
+static void look_behind_holes(struct dl_recorder *r, uint64_t now)
+{
+	const uint32_t holes = dl_kernel_holes(r->k);
+
+	if (holes != r->holes) {
+		r->holes = holes;
+		r->hole_looks = true;
+		return;
+	}
+	if (!r->hole_looks)
+		return;
+	r->hole_looks = false;
+	for (size_t i = 0; i < r->tree.procs.cnt; i++)
+		dl_tree_look_later(&r->tree, r->tree.procs.v[i]->pid, 0, now);
 static int weigh_calls(struct dl_recorder *r, uint64_t now)
 {
 	char why[256];
@@ -168,6 +201,8 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	err = dl_rec_emit_losses(r);
 	if (!err)
 		err = weigh_calls(r, now);
+		err = tell_shed(r, now);
+	look_behind_holes(r, now);
 	if (!err)
 		err = dl_rec_probe_gpus(r, now);
 	if (err)
@@ -204,16 +239,19 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 /* Everything that is due; *ret_cnt: kernel events drained. */
 static int tick(struct dl_recorder *r, struct dl_rec_loop *l, int *ret_cnt)
 {
+	/* The disk does not answer: rings shed what matters least, and what ended is still told. */
+	const bool stuck = r->w && dl_trace_writer_is_behind(r->w);
 	uint64_t now = dl_now_ns();
-	const int cnt = dl_kernel_drain(r->k);
+	const int cnt = stuck ? dl_kernel_drain_crash(r->k) : dl_kernel_drain(r->k);
 	int err;
 
 	if (cnt < 0)
 		return cnt;
 	*ret_cnt = cnt;
-	r->drain_ts = now;
+	if (!stuck && !dl_kernel_behind(r->k))
+		r->drain_ts = now;
 	now = dl_now_ns();
-	err = r->g ? dl_gpu_drain(r->g, now) : 0;
+	err = r->g && !stuck ? dl_gpu_drain(r->g, now) : 0;
 	if (err >= 0)
 		err = dl_rec_due_looks(r, now);
 	if (!err && r->cuda)
@@ -292,6 +330,9 @@ static void check_target(struct dl_recorder *r, struct dl_rec_loop *l, bool read
 
 static int wait_ms(const struct dl_rec_loop *l, const struct dl_recorder *r, int cnt, uint64_t now)
 {
+	if (dl_kernel_behind(r->k) || r->looks_due)
+		return 0;
+
 	uint64_t ms = cnt > BUSY_EVENTS ? DRAIN_BUSY_MS : cnt < IDLE_EVENTS ? DRAIN_IDLE_MS : DRAIN_MS;
 	uint64_t until = l->end_ts;
 
@@ -327,7 +368,7 @@ void dl_rec_loop(struct dl_recorder *r, struct dl_rec_loop *l)
 			l->end = DL_END_DURATION;
 		if (l->end)
 			return;
-		if (now - last < BETWEEN_NS)
+		if (now - last < BETWEEN_NS && !dl_kernel_in_hurry(r->k))
 			usleep((useconds_t)((BETWEEN_NS - (now - last)) / 1000));
 		last = dl_now_ns();
 		n = epoll_wait(l->epoll_fd, ev, ARRAY_SIZE(ev), wait_ms(l, r, cnt, now));

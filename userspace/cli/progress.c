@@ -100,6 +100,9 @@ void dl_progress_summary(FILE *out, const char *path, const struct dl_record_res
 		res->processes_seen == 1 ? "" : "es", res->workers_seen, res->workers_seen == 1 ? "" : "s",
 		dl_fmt_cnt(events, sizeof(events), res->events), dl_fmt_cnt(lost, sizeof(lost), res->lost),
 		dl_fmt_bytes(size, sizeof(size), res->file_bytes), path, why ? "; " : "", why ? why : "");
+	if (res->shed)
+		fprintf(out, "dlbpf: %s events of less importance were left out while they came too fast; the report says which\n",
+			dl_fmt_cnt(events, sizeof(events), res->shed));
 	if (res->left_over)
 		fprintf(out, "dlbpf: the target ended and left %u process%s of its tree behind\n",
 			res->left_over, res->left_over == 1 ? "" : "es");
