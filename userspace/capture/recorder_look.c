@@ -22,6 +22,7 @@ enum {
 };
 
 #define LOOK_AGAIN_NS (100 * 1000000ULL)
+#define LOOKS_NS (10 * 1000000ULL)	/* at a time: the rings are to be read as well */
 
 /* --- processes --------------------------------------------------------------------------------- */
 
@@ -115,8 +116,10 @@ int dl_rec_look_at(struct dl_recorder *r, struct dl_tree_proc *p, uint32_t flags
 
 int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
 {
+	const uint64_t until = now + LOOKS_NS;
 	struct dl_look look;
 
+	r->looks_due = false;
 	while (dl_tree_next_look(&r->tree, now, &look)) {
 		struct dl_tree_proc *p = dl_tree_find(&r->tree, look.pid);
 		int err;
@@ -131,6 +134,10 @@ int dl_rec_due_looks(struct dl_recorder *r, uint64_t now)
 			err = dl_rec_look_at(r, p, DL_TF_LATE);
 		if (err && err != -ESRCH)
 			return err;
+		if (dl_now_ns() > until) {
+			r->looks_due = true;
+			break;
+		}
 	}
 	return 0;
 }

@@ -82,10 +82,26 @@ void dl_tree_remove(struct dl_tree *t, uint32_t pid)
 		return;
 	t->procs.v[index - 1] = last;
 	t->procs.cnt--;
+	t->removed++;
 	dl_map_del(&t->by_pid, pid);
 	t->workers -= p->worker;
 	close(p->fd);
 	free(p);
+}
+
+/* Who has ended needs no look. Worth a try only when enough have ended since the last one. */
+static void forget_ended(const struct dl_tree *t, struct dl_looks *q)
+{
+	size_t keep = q->first;
+
+	if (t->removed - q->removed < LOOKS_MAX / 8)
+		return;
+	q->removed = t->removed;
+	for (size_t i = q->first; i < q->cnt; i++) {
+		if (dl_tree_find(t, q->v[i].pid))
+			q->v[keep++] = q->v[i];
+	}
+	q->cnt = keep;
 }
 
 void dl_tree_look_later(struct dl_tree *t, uint32_t pid, uint32_t tid, uint64_t now)
@@ -101,6 +117,8 @@ void dl_tree_look_later(struct dl_tree *t, uint32_t pid, uint32_t tid, uint64_t 
 			q->cnt -= q->first;
 			q->first = 0;
 		}
+		if (q->cnt - q->first >= LOOKS_MAX)
+			forget_ended(t, q);
 		look = q->cnt - q->first < LOOKS_MAX ? vec_push(q) : NULL;
 		if (look)
 			*look = (struct dl_look){ now + look_delay_ns[i], pid, tid };

@@ -43,7 +43,8 @@ struct dl_tree {
 	struct dl_map by_pid;	/* -> index + 1 in procs */
 	DL_VEC(struct dl_tree_proc *) procs;
 	/* Looks of one delay come due in the order in which they were asked for. */
-	struct dl_looks { struct dl_look *v; size_t cnt, cap, first; } looks[2];
+	struct dl_looks { struct dl_look *v; size_t cnt, cap, first; uint64_t removed; } looks[2];
+	uint64_t removed;	/* so far; in a queue: when those that have ended were last taken out of it */
 	uint32_t workers, workers_seen;
 	uint32_t procs_seen;	/* counted by who adds: also those that were gone before they could be */
 	uint64_t not_followed;	/* processes beyond DL_TREE_MAX, looks beyond the queue's end */
