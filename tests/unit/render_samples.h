@@ -292,7 +292,7 @@ static inline struct dl_report *sample_crash(void)
 	return r;
 }
 
-/* Two trainers, two loaders, losses, and a file without its end. */
+/* Two trainers, two loaders, losses, something left out, and a file without its end. */
 static inline struct dl_report *sample_cut(void)
 {
 	struct dl_report *r = sample_decode();
@@ -309,8 +309,15 @@ static inline struct dl_report *sample_cut(void)
 	p = sample_proc(r, 4400, DL_ROLE_WORKER, 0, "python");
 	p->trainer_pid = 4243;
 	*PUSH(&r->loaders) = (struct dl_loader_report){ .trainer_pid = 4242, .index = 1 };
-	*PUSH(&r->losses) = (struct dl_loss_row){ "sched 0", "ring full", "switch", 123400 };
-	*PUSH(&r->losses) = (struct dl_loss_row){ "gpu", "late", "any", 56 };
+	*PUSH(&r->losses) = (struct dl_loss_row){ .ring = "sched 0", .cause = "ring full", .kind = "switch", .cnt = 123400,
+						    .first = r->start + 3214 * MS, .last = r->start + 8300 * MS };
+	*PUSH(&r->losses) = (struct dl_loss_row){ .ring = "gpu", .cause = "late", .kind = "any", .cnt = 56 };
+	r->shed = 5432;
+	*PUSH(&r->sheds) = (struct dl_shed_row){ .what = "user stacks of samples", .kind = "sample", .part = true, .cnt = 5400 };
+	*PUSH(&r->sheds.v[0].times) = (struct dl_time){ r->start + 3100 * MS, r->start + 8301 * MS };
+	*PUSH(&r->sheds.v[0].times) = (struct dl_time){ r->start + 20000 * MS, r->start + 20500 * MS };
+	*PUSH(&r->sheds) = (struct dl_shed_row){ .what = "SIGCHLD signals", .kind = "signal", .cnt = 32 };
+	*PUSH(&r->sheds.v[1].times) = (struct dl_time){ r->start + 8000 * MS, r->start + 8002 * MS };
 	return r;
 }
 

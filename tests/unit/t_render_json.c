@@ -129,7 +129,7 @@ TEST(members_stand_in_a_fixed_order)
 {
 	static const char *const order[] = {
 		"schema", "trace", "verdict", "devices", "waits", "processes", "crash", "trainers", "loaders",
-		"copies", "copy_devices", "gpus", "worst", "losses", "absent", "notes",
+		"copies", "copy_devices", "gpus", "worst", "losses", "left_out", "absent", "notes",
 	};
 	struct dl_report *r = sample_decode();
 	char *text = render(r);
@@ -364,3 +364,27 @@ TEST(no_memory)
 	dl_report_free(r);
 }
 #endif
+
+TEST(what_was_left_out)
+{
+	struct dl_report *r = sample_cut();
+	char *text = render(r);
+	struct json_object *root = parse(text), *row = at(root, "left_out", 0);
+
+	CHECK_EQ(num(get(root, "trace"), "lost"), 123456);
+	CHECK_EQ(num(get(root, "trace"), "left_out"), 5432);
+	CHECK_STR(str(row, "what"), "user stacks of samples");
+	CHECK_STR(str(row, "kind"), "sample");
+	CHECK(json_object_get_boolean(get(row, "event_kept")));
+	CHECK_EQ(num(row, "count"), 5400);
+	CHECK_EQ(json_object_array_length(get(row, "times")), 2);
+	CHECK_EQ(num(at(row, "times", 1), "start_ns"), 20 * SEC);
+	CHECK_EQ(num(at(row, "times", 1), "end_ns"), 20500 * MS);
+	CHECK(!json_object_get_boolean(get(at(root, "left_out", 1), "event_kept")));
+	CHECK_EQ(num(at(root, "losses", 0), "first_ns"), 3214 * MS);
+	CHECK_EQ(num(at(root, "losses", 0), "last_ns"), 8300 * MS);
+	CHECK(!get(at(root, "losses", 1), "first_ns"));
+	json_object_put(root);
+	free(text);
+	dl_report_free(r);
+}

@@ -213,12 +213,14 @@ void dl_pm_facts(struct dl_pmx *x)
 
 static void losses(struct dl_pmx *x)
 {
-	uint64_t crash = 0, other = 0;
+	uint64_t crash = 0, other = 0, shed = 0;
 
 	vec_for_each(&x->tl->losses, l) {
 		if (l->cause == DL_LOSS_STACK)
 			continue;
-		if (l->ring == DL_RING_CRASH || l->kind == DL_EV_SIGNAL || l->kind == DL_EV_EXIT || l->kind == DL_EV_OOM_KILL)
+		if (l->cause == DL_LOSS_SHED)
+			shed += l->cnt;
+		else if (l->ring == DL_RING_CRASH || l->kind == DL_EV_SIGNAL || l->kind == DL_EV_EXIT || l->kind == DL_EV_OOM_KILL)
 			crash += l->cnt;
 		else
 			other += l->cnt;
@@ -227,6 +229,8 @@ static void losses(struct dl_pmx *x)
 		DL_PM_DO(x, dl_pm_note(x->pm, "%" PRIu64 " events of deaths were lost: the first event of this one may be among them", crash));
 	if (other)
 		DL_PM_DO(x, dl_pm_note(x->pm, "%" PRIu64 " other events were lost: states of threads may be wrong", other));
+	if (shed)
+		DL_PM_DO(x, dl_pm_note(x->pm, "%" PRIu64 " events of less importance were left out while they came too fast; none of births, ends and deadly signals is among them", shed));
 }
 
 /* What a flight recorder says of itself. */

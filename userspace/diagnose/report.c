@@ -131,6 +131,9 @@ void dl_report_free(struct dl_report *r)
 	vec_free(&r->gpus);
 	free_crash(r->crash);
 	vec_free(&r->losses);
+	vec_for_each(&r->sheds, shed)
+		vec_free(&shed->times);
+	vec_free(&r->sheds);
 	vec_for_each(&r->absent, text)
 		free(*text);
 	vec_free(&r->absent);

@@ -264,6 +264,18 @@ struct dl_loss_row {
 	const char *cause;
 	const char *kind;	/* event name or "any" */
 	uint64_t cnt;
+	uint64_t first, last;	/* when, as far as known; 0 unknown */
+};
+
+struct dl_time { uint64_t start, end; };
+
+/* What was left out on purpose while events came faster than they could be read or written. */
+struct dl_shed_row {
+	const char *what;	/* "user stacks of samples" */
+	const char *kind;	/* event name or "any" */
+	bool part;		/* the events stay, without it */
+	uint64_t cnt;
+	DL_VEC(struct dl_time) times;	/* when, within seconds */
 };
 
 struct dl_verdict {
@@ -282,6 +294,7 @@ struct dl_report {
 	bool complete;
 	bool live;		/* made from a recording that is still being written */
 	uint64_t start, duration_ns, events, lost, damaged_frames, damaged_bytes;
+	uint64_t shed;		/* left out on purpose, parts of events included; not lost */
 	char *gpu_source;	/* "CUPTI 13.0 (simulated)", "none: ..." */
 	char *gpu_hint;		/* the command or variable that would give GPU data; NULL */
 	bool simulated;
@@ -303,6 +316,7 @@ struct dl_report {
 	DL_VEC(struct dl_gpu_report) gpus;
 	struct dl_crash_report *crash;	/* NULL none */
 	DL_VEC(struct dl_loss_row) losses;
+	DL_VEC(struct dl_shed_row) sheds;
 	DL_VEC(char *) absent;		/* what was not to be had, and what would give it */
 	DL_VEC(char *) notes;		/* estimates, clock steps, lost switches, ... */
 };

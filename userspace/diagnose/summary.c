@@ -159,7 +159,7 @@ static int add_loss(struct dl_report *r, const char *ring, const char *cause, co
 	row = vec_push(&r->losses);
 	if (!row)
 		return -ENOMEM;
-	*row = (struct dl_loss_row){ ring, cause, kind, cnt };
+	*row = (struct dl_loss_row){ .ring = ring, .cause = cause, .kind = kind, .cnt = cnt };
 	if (event)
 		r->lost += cnt;
 	return 0;
@@ -264,10 +264,17 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 	vec_for_each(&tl->losses, l) {
 		const struct dl_event_desc *desc = dl_event_desc(l->kind);
 
+		if (l->cause == DL_LOSS_SHED)
+			continue;
 		/* A stack that could not be taken loses no event. */
 		err = err ? err : add_loss(r, ring_name(l->ring), loss_cause(l->cause), desc ? desc->name : "any", l->cnt,
 					   l->cause != DL_LOSS_STACK);
+		if (!err && l->cnt && l->times.cnt) {
+			r->losses.v[r->losses.cnt - 1].first = l->times.v[0].start;
+			r->losses.v[r->losses.cnt - 1].last = l->times.v[l->times.cnt - 1].end;
+		}
 	}
+	err = err ? err : dl_sum_sheds(r, tl);
 	vec_for_each(&tl->procs, p) {
 		err = err ? err : add_loss(r, "gpu", "dropped by CUPTI", "any", p->gpu_drop.cupti, true);
 		err = err ? err : add_loss(r, "gpu", "ring full", "any", p->gpu_drop.ring, true);
@@ -279,6 +286,8 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 			(r->absent.v[r->absent.cnt - 1] = strdup(*a)) ? 0 : -ENOMEM;
 	if (!err)
 		err = note_kept(r, tl);
+	if (!err && tl->holes.cnt)
+		err = add_note(r, dl_holes_note(r, tl));
 	if (!err)
 		err = note_lost_switches(r, tl);
 	if (!err)

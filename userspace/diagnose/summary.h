@@ -26,6 +26,10 @@ void dl_judge_parts(struct dl_report *r);
 #define DL_HEALTHY_SHARE 0.05
 
 int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
+/* What was left out on purpose, in rows of its own. 0 or -ENOMEM. */
+int dl_sum_sheds(struct dl_report *r, const struct dl_timeline *tl);
+/* One line about the holes in the recording, of which there is one at least; NULL without memory. */
+char *dl_holes_note(const struct dl_report *r, const struct dl_timeline *tl);
 int dl_find_crash(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 

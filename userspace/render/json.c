@@ -39,6 +39,7 @@ static void add_trace(struct jsonb *b, struct json_object *root, const struct dl
 	jb_u64(b, o, "duration_ns", r->duration_ns);
 	jb_u64(b, o, "events", r->events);
 	jb_u64(b, o, "lost", r->lost);
+	jb_u64(b, o, "left_out", r->shed);
 	jb_u64(b, o, "damaged_frames", r->damaged_frames);
 	jb_u64(b, o, "damaged_bytes", r->damaged_bytes);
 	jb_str(b, o, "gpu_source", r->gpu_source);
@@ -330,6 +331,27 @@ static void add_crash(struct jsonb *b, struct json_object *root, const struct dl
 	jb_str(b, o, "text", c->text ? c->text : "");
 }
 
+static void add_sheds(struct jsonb *b, struct json_object *root, const struct dl_report *r)
+{
+	struct json_object *list = jb_array(b, root, "left_out");
+
+	vec_for_each(&r->sheds, row) {
+		struct json_object *o = jb_object(b, list, NULL), *times;
+
+		jb_str(b, o, "what", row->what);
+		jb_str(b, o, "kind", row->kind);
+		jb_bool(b, o, "event_kept", row->part);
+		jb_u64(b, o, "count", row->cnt);
+		times = jb_array(b, o, "times");
+		vec_for_each(&row->times, t) {
+			struct json_object *time = jb_object(b, times, NULL);
+
+			jb_s64(b, time, "start_ns", since_start(r, t->start));
+			jb_s64(b, time, "end_ns", since_start(r, t->end));
+		}
+	}
+}
+
 static void add_recording(struct jsonb *b, struct json_object *root, const struct dl_report *r)
 {
 	struct json_object *list = jb_array(b, root, "losses");
@@ -341,7 +363,15 @@ static void add_recording(struct jsonb *b, struct json_object *root, const struc
 		jb_str(b, o, "cause", l->cause ? l->cause : "unknown");
 		jb_str(b, o, "kind", l->kind ? l->kind : "any");
 		jb_u64(b, o, "count", l->cnt);
+		if (l->first) {
+			jb_s64(b, o, "first_ns", since_start(r, l->first));
+			jb_s64(b, o, "last_ns", since_start(r, l->last));
+		} else {
+			jb_null(b, o, "first_ns");
+			jb_null(b, o, "last_ns");
+		}
 	}
+	add_sheds(b, root, r);
 	list = jb_array(b, root, "absent");
 	vec_for_each(&r->absent, text)
 		jb_str(b, list, NULL, *text);

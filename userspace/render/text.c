@@ -133,6 +133,23 @@ static void warnf(struct tx *t, bool *any, const char *fmt, ...)
 	warn(t, any, text);
 }
 
+static void warn_shed(struct tx *t, bool *any, const struct dl_report *r)
+{
+	_cleanup_(dl_str_fini) struct dl_str s = {};
+	tx_buf a;
+
+	dl_str_addf(&s, "%s events or parts of events were left out on purpose, the least important first, while they came "
+		    "faster than they could be read or written: ", tx_cnt(a, r->shed));
+	vec_for_each(&r->sheds, row)
+		dl_str_addf(&s, "%s%s", row == r->sheds.v ? "" : ", ", row->what);
+	dl_str_add(&s, t->brief ? "." : ". When is said at the end.");
+	if (s.err) {
+		t->s.err = s.err;
+		return;
+	}
+	warn(t, any, s.s);
+}
+
 void tx_warnings(struct tx *t, const struct dl_report *r)
 {
 	tx_buf a, b;
@@ -166,6 +183,8 @@ void tx_warnings(struct tx *t, const struct dl_report *r)
 		warnf(t, &any, "%s events were lost (%s of all): what depends on them is charged to "
 		      "\"unexplained\".%s", tx_cnt(a, r->lost), tx_pct_of(b, r->lost, r->lost + r->events),
 		      r->losses.cnt && !t->brief ? " They are listed at the end." : "");
+	if (r->shed)
+		warn_shed(t, &any, r);
 }
 
 static void device_name(struct dl_str *out, const struct dl_report *r,

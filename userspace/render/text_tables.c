@@ -389,6 +389,27 @@ static void add_fact(struct tx *t, struct tx_table *tab, const char *what, const
 	tx_cell(t, tab, text);
 }
 
+/* "3.214 .. 13.300 s", from the start. */
+static void add_time(struct dl_str *s, const struct dl_report *r, uint64_t first, uint64_t last)
+{
+	dl_str_addf(s, "%.3f .. %.3f s", ((double)first - (double)r->start) / 1e9, ((double)last - (double)r->start) / 1e9);
+}
+
+static void add_sheds(struct tx *t, struct tx_table *tab, const struct dl_report *r)
+{
+	vec_for_each(&r->sheds, row) {
+		_cleanup_(dl_str_fini) struct dl_str s = {};
+		tx_buf a;
+
+		dl_str_addf(&s, "%s %s", tx_cnt(a, row->cnt), row->what);
+		vec_for_each(&row->times, time) {
+			dl_str_add(&s, time == row->times.v ? ", at " : " and ");
+			add_time(&s, r, time->start, time->end);
+		}
+		add_fact(t, tab, row == r->sheds.v ? "left out" : "", s.s ? s.s : "");
+	}
+}
+
 static void add_losses(struct tx *t, struct tx_table *tab, const struct dl_report *r)
 {
 	if (!r->lost && !r->losses.cnt)
@@ -401,6 +422,10 @@ static void add_losses(struct tx *t, struct tx_table *tab, const struct dl_repor
 		dl_str_addf(&s, "%s %s%s%s, %s: %s", tx_cnt(a, l->cnt), any ? "" : l->kind,
 			    any ? "" : " ", tx_plural(l->cnt, "event", "events"),
 			    l->ring ? l->ring : "?", l->cause ? l->cause : "?");
+		if (l->first) {
+			dl_str_add(&s, ", at ");
+			add_time(&s, r, l->first, l->last);
+		}
 		add_fact(t, tab, l == r->losses.v ? "lost" : "", s.s ? s.s : "");
 	}
 }
@@ -436,6 +461,7 @@ void tx_recording(struct tx *t, const struct dl_report *r)
 	add_fact(t, &tab, "length", what.s);
 	add_fact(t, &tab, "GPU data", r->gpu_source ? r->gpu_source : "none");
 	add_losses(t, &tab, r);
+	add_sheds(t, &tab, r);
 	vec_for_each(&r->absent, text)
 		add_fact(t, &tab, text == r->absent.v ? "not available" : "", *text);
 	vec_for_each(&r->notes, text)
