@@ -157,12 +157,13 @@ TEST(damage_several_bytes_at_random)
 
 /* --- payloads that no writer would write, with everything around them right --- */
 
+static struct dl_decoded out;	/* of the last payload */
+
 /* Decodes payload as a frame of h's kinds; what comes out must be well-formed. */
 static int decode_payload(struct dl_decoder *dec, const struct dl_file_schema *schema,
 			  struct dl_frame_hdr *h, const uint8_t *payload, size_t sz, void *cctx)
 {
 	static uint8_t comp[1 << 17];
-	static struct dl_decoded out;
 	const char *why = NULL;
 	uint64_t last = 0;
 	size_t at = 0;
@@ -194,6 +195,7 @@ TEST(damage_every_byte_of_a_payload)
 	ZSTD_CCtx *cctx = ZSTD_createCCtx();
 	size_t off = dl_get(b.v + 12, 4), sound = 0, refused = 0;
 	struct dl_frame_hdr h;
+	uint32_t sum;
 
 	CHECK(dec && cctx);
 	CHECK_OK(dl_header_parse(&header, b.v, off, path, NULL));
@@ -204,6 +206,7 @@ TEST(damage_every_byte_of_a_payload)
 		CHECK(payload != NULL);
 		CHECK_EQ(ZSTD_decompress(payload, sz, b.v + off + h.header_sz, h.comp_sz), sz);
 		CHECK_OK(decode_payload(dec, &header.schema, &h, payload, sz, cctx));
+		sum = dl_crc32(out.buf, out.sz);
 		for (size_t i = 0; i < sz; i++) {
 			const uint8_t was = payload[i];
 			const uint8_t vals[] = { 0, 1, 0x7f, 0x80, 0xff, (uint8_t)(was + 1),
@@ -217,6 +220,9 @@ TEST(damage_every_byte_of_a_payload)
 					sound++;
 			}
 			payload[i] = was;
+			/* nothing of a damaged one is left behind */
+			CHECK_OK(decode_payload(dec, &header.schema, &h, payload, sz, cctx));
+			CHECK_EQ(dl_crc32(out.buf, out.sz), sum);
 			CHECK_EQ(decode_payload(dec, &header.schema, &h, payload, i, cctx), -EBADMSG);
 		}
 		free(payload);
@@ -229,4 +235,75 @@ TEST(damage_every_byte_of_a_payload)
 	dl_file_header_fini(&header);
 	free(b.v);
 	evlist_fini(&l);
+}
+
+/* n switches that differ in nothing but their last field, of which there are so many residuals. */
+static size_t make_switches(uint8_t *payload, struct dl_frame_hdr *h, size_t n, size_t residuals)
+{
+	const struct dl_event_desc *desc = dl_event_desc(DL_EV_SWITCH);
+	uint8_t *p = payload;
+
+	*h = (struct dl_frame_hdr){ .events = (uint32_t)n, .kinds = 1, .codec = DL_CODEC_COLUMNS_ZSTD,
+				    .first_ts = 1000, .last_ts = 1000 + n - 1 };
+	h->kind[0].kind = DL_EV_SWITCH;
+	h->kind[0].cnt = (uint32_t)n;
+	p = dl_put_varint(p, 1);	/* one thread */
+	p = dl_put_varint(p, 77);
+	p = dl_put_varint(p, 70);
+	memset(p, 0, n);
+	p += n;
+	for (size_t i = 0; i < n; i++)
+		*p++ = i != 0;
+	for (unsigned int c = 0; c < DL_HCOL_CNT + desc->field_cnt - 1u; c++) {
+		*p++ = DL_COL_CONST;
+		*p++ = 1;
+		*p++ = c == DL_HCOL_CPU ? 3 : 0;
+	}
+	*p++ = DL_COL_VALUES;
+	p = dl_put_varint(p, residuals + 1);
+	*p++ = DL_MAP_U | DL_ORD_NONE << 2 | DL_KEY_NONE << 5;
+	for (size_t i = 0; i < residuals; i++)
+		*p++ = (uint8_t)(i % 100);
+	return (size_t)(p - payload);
+}
+
+/* Columns are read in pieces: one that ends with a piece has no more residuals for that. */
+TEST(damage_columns_that_end_early)
+{
+	struct dl_file_header header = { 0 };
+	struct dl_decoder *dec = dl_decoder_new();
+	ZSTD_CCtx *cctx = ZSTD_createCCtx();
+	const struct dl_trace_meta meta = { 0 };
+	struct dl_buf b = { 0 };
+	uint64_t id;
+
+	CHECK(dec && cctx);
+	CHECK_OK(dl_header_build(&b, &meta, dl_event_desc, &id));
+	CHECK_OK(dl_header_parse(&header, b.v, b.cnt, "header", NULL));
+	for (size_t n = 1; n < 600; n++) {
+		static uint8_t payload[8192];
+		const size_t residuals[] = { n, 0, n - 1, n + 1, n & ~(size_t)127, n & ~(size_t)63, n / 2 };
+
+		for (size_t i = 0; i < ARRAY_SIZE(residuals); i++) {
+			struct dl_frame_hdr h;
+			size_t sz = make_switches(payload, &h, n, residuals[i]);
+			int err = decode_payload(dec, &header.schema, &h, payload, sz, cctx);
+
+			CHECK_EQ(err, residuals[i] == n || !residuals[i] ? 0 : -EBADMSG);
+			for (size_t k = 0; !err && k < n; k++) {
+				const struct dl_ev_switch *ev = (const void *)(out.buf + k * sizeof(*ev));
+				const struct dl_ev_switch want = {
+					.h = { .size = sizeof(*ev), .kind = DL_EV_SWITCH, .ts = 1000 + k, .tid = 77, .pid = 70,
+					       .cpu = 3 },
+					.cpus_allowed = residuals[i] ? k % 100 : 0,
+				};
+
+				CHECK(!memcmp(ev, &want, sizeof(want)));
+			}
+		}
+	}
+	ZSTD_freeCCtx(cctx);
+	dl_decoder_free(dec);
+	dl_file_header_fini(&header);
+	free(b.v);
 }

@@ -4,6 +4,16 @@
 
 #include <errno.h>
 
+#define EIGHT_ENDS 0x8080808080808080ULL	/* the bit that the last byte of a varint does not have */
+
+static uint64_t load64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
 const uint8_t *dl_column_find(const uint8_t *p, const uint8_t *end, struct column *ret)
 {
 	uint64_t len;
@@ -16,146 +26,287 @@ const uint8_t *dl_column_find(const uint8_t *p, const uint8_t *end, struct colum
 		return NULL;
 	ret->p = p;
 	ret->end = p + len;
+	ret->constant = true;	/* until it is opened */
 	return p + len;
 }
 
-/* Time since, and thread of, the neighbours on the same CPU, as encode.c has them. */
-static void find_neighbours(struct dl_decoder *d, const uint8_t *buf, const uint32_t *pos)
+const uint8_t *dl_skip_varints(const uint8_t *p, const uint8_t *end, size_t cnt)
 {
-	uint64_t *last = d->last, *tid = d->last2;
-	struct dl_hdr h;
+	/* Eight bytes end at most eight of them. */
+	while (cnt >= 8 && end - p >= 8) {
+		const uint64_t ends = (~load64(p) & EIGHT_ENDS) >> 7;
 
-	memset(last, 0, DL_KEY_SLOTS * sizeof(*last));
-	memset(tid, 0, DL_KEY_SLOTS * sizeof(*tid));
-	for (size_t i = 0; i < d->cnt; i++) {
-		uint32_t s = d->slot[DL_KEY_CPU][i];
-
-		d->dt[i] = last[s] ? d->ts[i] - last[s] : 0;
-		last[s] = d->ts[i];
+		cnt -= ends * 0x0101010101010101ULL >> 56;
+		p += 8;
 	}
-	for (size_t i = d->cnt; i-- > 0;) {
-		uint32_t s = d->slot[DL_KEY_CPU][i];
+	for (; cnt && p < end; p++)
+		cnt -= *p < 0x80;
+	return cnt ? NULL : p;
+}
 
-		memcpy(&h, buf + pos[i], sizeof(h));
-		d->next[i] = (uint32_t)tid[s];
-		tid[s] = h.tid;
+/* --- residuals --- */
+
+/* A varint at p, behind which at least DL_VARINT_MAX bytes can be read. */
+static inline const uint8_t *get_inside(const uint8_t *p, uint64_t *ret)
+{
+	uint64_t w = load64(p), stop = ~w & EIGHT_ENDS;
+
+	if (!(w & 0x80)) {
+		*ret = w & 0x7f;
+		return p + 1;
+	}
+	if (!stop)
+		return dl_get_varint(p, p + DL_VARINT_MAX, ret);
+	p += (__builtin_ctzll(stop) >> 3) + 1;
+	/* The bytes up to the one that ends it; their sevens of bits move together. */
+	w &= stop ^ (stop - 1);
+	w = (w & 0x007f007f007f007fULL) | (w & 0x7f007f007f007f00ULL) >> 1;
+	w = (w & 0x00003fff00003fffULL) | (w & 0x3fff00003fff0000ULL) >> 2;
+	*ret = (w & 0x000000000fffffffULL) | (w & 0x0fffffff00000000ULL) >> 4;
+	return p;
+}
+
+/* n varints to v. Returns where they end, or NULL. */
+static const uint8_t *get_residuals(const uint8_t *p, const uint8_t *end, uint64_t *v, size_t n)
+{
+	size_t i = 0;
+
+	while (n - i >= 8 && end - p >= 8 * DL_VARINT_MAX) {
+		uint64_t w = load64(p);
+
+		if (!(w & EIGHT_ENDS)) {
+			for (int k = 0; k < 8; k++, w >>= 8)
+				v[i + (size_t)k] = w & 0xff;
+			p += 8;
+			i += 8;
+			continue;
+		}
+		for (const size_t stop = i + 8; i < stop; i++) {
+			p = get_inside(p, &v[i]);
+			if (!p)
+				return NULL;
+		}
+	}
+	for (; i < n; i++) {
+		p = dl_get_varint_fast(p, end, &v[i]);
+		if (!p)
+			return NULL;
+	}
+	return p;
+}
+
+/* --- models --- */
+
+int dl_column_open(struct dl_decoder *d, struct column *c, bool keyed)
+{
+	c->constant = c->zeros = true;
+	c->map = c->order = c->key = 0;
+	c->one = 0;
+	if (c->enc == DL_COL_CONST) {
+		if (dl_get_varint(c->p, c->end, &c->one) != c->end)
+			return dl_decode_bad(d, "a constant column is malformed");
+		c->p = c->end;
+		return 0;
+	}
+	if (c->enc != DL_COL_VALUES || c->p == c->end)
+		return dl_decode_bad(d, "a column is not of numbers");
+	c->map = *c->p & 3;
+	c->order = *c->p >> 2 & 7;
+	c->key = *c->p >> 5;
+	c->p++;
+	if (c->map >= DL_MAP_CNT || c->order >= DL_ORD_CNT || c->key >= DL_KEY_CNT)
+		return dl_decode_bad(d, "a column has an unknown model");
+	if (!keyed && (c->map == DL_MAP_TS || c->order > DL_ORD_LINEAR || c->key != DL_KEY_NONE))
+		return dl_decode_bad(d, "a column has a model that it cannot have");
+	/* No residuals: all are 0, and so is what is predicted from nothing but those before. */
+	c->zeros = c->p == c->end;
+	c->constant = c->zeros && c->order != DL_ORD_NEXT;
+	return 0;
+}
+
+static size_t slots_of(const struct dl_decoder *d, const struct column *c)
+{
+	switch (c->key) {
+	case DL_KEY_NONE:
+		return 1;
+	case DL_KEY_THREAD:
+		return d->thread_cnt;
+	default:
+		return DL_KEY_SLOTS;
 	}
 }
 
-/* Varints to d->v as they stand. */
-static int get_residuals(struct dl_decoder *d, const uint8_t *p, const uint8_t *end)
+static bool has_tables(const struct column *c)
 {
-	uint64_t *v = d->v;
+	return !c->constant && c->order != DL_ORD_NONE && c->order != DL_ORD_NEXT;
+}
 
-	if (p == end) {
-		memset(v, 0, d->cnt * sizeof(*v));
-		return 0;
+int dl_column_tables(struct dl_decoder *d, struct column *c, size_t cnt)
+{
+	const size_t had = d->tables.cap;
+	size_t at = d->tables.cnt;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (!has_tables(&c[i]))
+			continue;
+		c[i].last = at;
+		c[i].last2 = at += slots_of(d, &c[i]);
+		if (c[i].order != DL_ORD_LAST)
+			at += slots_of(d, &c[i]);
 	}
-	for (size_t i = 0; i < d->cnt; i++) {
-		p = dl_get_varint_fast(p, end, &v[i]);
-		if (!p)
-			return dl_decode_bad(d, "a column is too short");
+	if (vec_reserve(&d->tables, at - d->tables.cnt))
+		return -ENOMEM;
+	if (d->tables.cap > had)
+		memset(d->tables.v + had, 0, (d->tables.cap - had) * sizeof(*d->tables.v));
+	d->tables.cnt = at;
+	return 0;
+}
+
+/* Key slots of the block's events. */
+static const uint32_t *get_slots(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
+{
+	static const uint32_t none[DL_DECODE_BLOCK];
+
+	switch (c->key) {
+	case DL_KEY_NONE:
+		return none;
+	case DL_KEY_THREAD:
+		return d->thread + first;
+	case DL_KEY_CPU:
+		return d->cpu_slot + first;
 	}
-	return p == end ? 0 : dl_decode_bad(d, "a column is too long");
+	for (size_t i = 0; i < n; i++)
+		d->slot[i] = dl_key_slot(d->before[i]);
+	return d->slot;
 }
 
 /* Residuals to x, in place. */
-static void unpredict(struct dl_decoder *d, unsigned int order, unsigned int key)
+static void unpredict(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
 {
-	const uint32_t *slot = d->slot[key];
-	uint64_t *v = d->v, *last = d->last, *last2 = d->last2;
-	size_t slots = key == DL_KEY_NONE ? 1 : key == DL_KEY_THREAD ? d->thread_cnt : DL_KEY_SLOTS;
+	const uint32_t *slot = c->order == DL_ORD_NONE ? NULL : get_slots(d, c, first, n);
+	uint64_t *v = d->v, *last = d->tables.v + c->last, *last2 = d->tables.v + c->last2, x;
 
-	memset(last, 0, slots * sizeof(*last));
-	memset(last2, 0, slots * sizeof(*last2));
-	switch (order) {
+	switch (c->order) {
 	case DL_ORD_NONE:
 		break;
 	case DL_ORD_LAST:
-		for (size_t i = 0; i < d->cnt; i++)
+		if (c->key == DL_KEY_NONE) {
+			x = last[0];
+			for (size_t i = 0; i < n; i++)
+				v[i] = x += dl_unzigzag(v[i]);
+			last[0] = x;
+			break;
+		}
+		for (size_t i = 0; i < n; i++)
 			v[i] = last[slot[i]] += dl_unzigzag(v[i]);
 		break;
 	case DL_ORD_LINEAR:
-		for (size_t i = 0; i < d->cnt; i++) {
-			uint32_t s = slot[i];
-			uint64_t x = dl_unzigzag(v[i]) + 2 * last[s] - last2[s];
+		for (size_t i = 0; i < n; i++) {
+			const uint32_t s = slot[i];
 
+			x = dl_unzigzag(v[i]) + 2 * last[s] - last2[s];
 			last2[s] = last[s];
 			v[i] = last[s] = x;
 		}
 		break;
 	case DL_ORD_RUN:
-		for (size_t i = 0; i < d->cnt; i++) {
-			uint32_t s = slot[i];
-			uint64_t x = dl_unzigzag(v[i]) + last[s] + (last[s] != last2[s] ? d->dt[i] : 0);
+		for (size_t i = 0; i < n; i++) {
+			const uint32_t s = slot[i];
 
+			x = dl_unzigzag(v[i]) + last[s] + (last[s] != last2[s] ? d->dt[first + i] : 0);
 			last2[s] = last[s];
 			v[i] = last[s] = x;
 		}
 		break;
 	default:
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = dl_unzigzag(v[i]) + d->next[i];
+		for (size_t i = 0; i < n; i++)
+			v[i] = dl_unzigzag(v[i]) + d->next[first + i];
 	}
+	/* Few events: their slots are fewer than the tables are long. */
+	if (d->cnt > DL_DECODE_BLOCK || !has_tables(c))
+		return;
+	for (size_t i = 0; i < n; i++)
+		last[slot[i]] = 0;
+	for (size_t i = 0; i < n && c->order != DL_ORD_LAST; i++)
+		last2[slot[i]] = 0;
 }
 
-static void unmap(struct dl_decoder *d, unsigned int map)
+static void unmap(struct dl_decoder *d, unsigned int map, size_t first, size_t n)
 {
 	uint64_t *v = d->v;
 
 	if (map == DL_MAP_S) {
-		for (size_t i = 0; i < d->cnt; i++)
+		for (size_t i = 0; i < n; i++)
 			v[i] = dl_unzigzag(v[i]);
 	} else if (map == DL_MAP_TS) {
-		for (size_t i = 0; i < d->cnt; i++)
-			v[i] = v[i] ? dl_unzigzag(v[i] - 1) + d->ts[i] : 0;
+		for (size_t i = 0; i < n; i++)
+			v[i] = v[i] ? dl_unzigzag(v[i] - 1) + d->ts[first + i] : 0;
 	}
 }
 
-int dl_column_get(struct dl_decoder *d, const struct column *c, const uint8_t *buf,
-		  const uint32_t *pos, bool keyed)
+int dl_column_read(struct dl_decoder *d, struct column *c, size_t first, size_t n)
 {
-	unsigned int map, order, key;
-	uint64_t one = 0;
-	int err;
-
-	if (c->enc == DL_COL_CONST) {
-		if (dl_get_varint(c->p, c->end, &one) != c->end)
-			return dl_decode_bad(d, "a constant column is malformed");
-		for (size_t i = 0; i < d->cnt; i++)
-			d->v[i] = one;
+	if (c->constant) {
+		for (size_t i = 0; i < n; i++)
+			d->v[i] = c->one;
 		return 0;
 	}
-	if (c->enc != DL_COL_VALUES || c->p == c->end)
-		return dl_decode_bad(d, "a column is not of numbers");
-	map = *c->p & 3;
-	order = *c->p >> 2 & 7;
-	key = *c->p >> 5;
-	if (map >= DL_MAP_CNT || order >= DL_ORD_CNT || key >= DL_KEY_CNT)
-		return dl_decode_bad(d, "a column has an unknown model");
-	if (!keyed && (map == DL_MAP_TS || order > DL_ORD_LINEAR || key != DL_KEY_NONE))
-		return dl_decode_bad(d, "a column has a model that it cannot have");
-	if (order >= DL_ORD_RUN && !d->neighbours) {
-		find_neighbours(d, buf, pos);
-		d->neighbours = true;
+	if (c->zeros) {
+		memset(d->v, 0, n * sizeof(*d->v));
+	} else {
+		c->p = get_residuals(c->p, c->end, d->v, n);
+		if (!c->p)
+			return dl_decode_bad(d, "a column is too short");
 	}
-	err = get_residuals(d, c->p + 1, c->end);
-	if (err)
-		return err;
-	unpredict(d, order, key);
-	unmap(d, map);
+	unpredict(d, c, first, n);
+	unmap(d, c->map, first, n);
 	return 0;
 }
 
-void dl_column_scatter(const struct dl_decoder *d, uint8_t *buf, const uint32_t *pos,
-		       unsigned int type, size_t off)
+int dl_column_close(struct dl_decoder *d, struct column *c, size_t cnt)
+{
+	if (d->cnt > DL_DECODE_BLOCK && d->tables.cnt)
+		memset(d->tables.v, 0, d->tables.cnt * sizeof(*d->tables.v));
+	d->tables.cnt = 0;
+	for (size_t i = 0; i < cnt; i++) {
+		if (c[i].p != c[i].end)
+			return dl_decode_bad(d, "a column is too long");
+	}
+	return 0;
+}
+
+/* As encode.c has them. */
+void dl_find_neighbours(struct dl_decoder *d)
+{
+	uint64_t last[DL_KEY_SLOTS] = { 0 };
+	uint32_t tid[DL_KEY_SLOTS] = { 0 };
+
+	for (size_t i = 0; i < d->cnt; i++) {
+		const uint32_t s = d->cpu_slot[i];
+
+		d->dt[i] = last[s] ? d->ts[i] - last[s] : 0;
+		last[s] = d->ts[i];
+	}
+	for (size_t i = d->cnt; i-- > 0;) {
+		const uint32_t s = d->cpu_slot[i];
+
+		d->next[i] = tid[s];
+		tid[s] = (uint32_t)(d->threads[d->thread[i]] >> 32);
+	}
+}
+
+/* --- fields --- */
+
+void dl_column_scatter(const struct dl_decoder *d, uint8_t *buf, const uint32_t *pos, size_t n, unsigned int type,
+		       size_t off)
 {
 	const uint64_t *v = d->v;
 
+	buf += off;
 #define SCATTER(ctype) do { \
-	for (size_t i = 0; i < d->cnt; i++) { \
+	for (size_t i = 0; i < n; i++) { \
 		ctype one = (ctype)v[i]; \
-		memcpy(buf + pos[i] + off, &one, sizeof(one)); \
+		memcpy(buf + pos[i], &one, sizeof(one)); \
 	} \
 } while (0)
 	switch (type) {

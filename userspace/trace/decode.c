@@ -31,6 +31,7 @@ void dl_decoder_free(struct dl_decoder *d)
 	free(d->payload.v);
 	vec_free(&d->words);
 	vec_free(&d->cols);
+	vec_free(&d->tables);
 	free(d);
 }
 
@@ -61,35 +62,42 @@ static int decompress(struct dl_decoder *d, const struct dl_frame_hdr *h, const 
 	return 0;
 }
 
+static void *take(uint64_t **at, size_t cnt, size_t sz)
+{
+	void *p = *at;
+
+	*at += (cnt * sz + sizeof(**at) - 1) / sizeof(**at);
+	return p;
+}
+
 static int reserve_arrays(struct dl_decoder *d, size_t events, size_t most, size_t threads)
 {
-	size_t slots = threads > DL_KEY_SLOTS ? threads : DL_KEY_SLOTS, half = (most + 1) / 2;
-	uint64_t *p;
+	uint64_t *at;
 
 	d->words.cnt = 0;
-	if (vec_reserve(&d->words, threads + events + most * 3 + slots * 2 +
-			half * (DL_KEY_CNT + 1) + 2))
+	/* Four and two bytes are rounded up to eight, once for each array. */
+	if (vec_reserve(&d->words, threads + events * 2 + most * 3 + 8))
 		return -ENOMEM;
-	p = d->words.v;
-	d->threads = p;
-	p += threads;
-	d->v = p;
-	d->ts = p += most;
-	d->dt = p += most;
-	d->last = p += most;
-	d->last2 = p += slots;
-	p += slots;
-	for (int k = 0; k < DL_KEY_CNT; k++, p += half)
-		d->slot[k] = (uint32_t *)(void *)p;
-	memset(d->slot[DL_KEY_NONE], 0, most * sizeof(uint32_t));
-	d->next = (uint32_t *)(void *)p;
-	p += half;
-	d->pos = (uint32_t *)(void *)p;
-	d->tail_len = d->pos + events;
+	at = d->words.v;
+	d->threads = take(&at, threads, sizeof(*d->threads));
+	d->all_ts = take(&at, events, sizeof(*d->all_ts));
+	d->pos = take(&at, events, sizeof(*d->pos));
+	d->tail_len = take(&at, events, sizeof(*d->tail_len));
+	d->dt = take(&at, most, sizeof(*d->dt));
+	d->next = take(&at, most, sizeof(*d->next));
+	d->thread = take(&at, most, sizeof(*d->thread));
+	d->cpu_slot = take(&at, most, sizeof(*d->cpu_slot));
+	d->cpu = take(&at, most, sizeof(*d->cpu));
 	return 0;
 }
 
 /* --- the parts of a frame --- */
+
+/* How many of the kind's events are read at a time, from the one at first on. */
+static size_t block_sz(const struct dl_decoder *d, size_t first)
+{
+	return d->cnt - first < DL_DECODE_BLOCK ? d->cnt - first : DL_DECODE_BLOCK;
+}
 
 /* Finds the columns of each kind, and the kinds themselves in the schema. */
 static int find_columns(struct dl_decoder *d, const struct dl_file_schema *schema,
@@ -129,20 +137,22 @@ static int get_tail_lens(struct dl_decoder *d, struct part *part)
 	uint32_t *len = d->tail_len + part->first;
 	int err;
 
-	memset(len, 0, part->cnt * sizeof(*len));
 	if (!part->own || part->ev->tail == DL_TAIL_NONE)
 		return 0;
 	d->cnt = part->cnt;
-	err = dl_column_get(d, &part->tail_len, NULL, NULL, false);
-	if (err)
-		return err;
-	for (size_t i = 0; i < part->cnt; i++) {
-		if (d->v[i] > DL_EVENT_MAX_SZ ||
-		    (part->ev->tail == DL_TAIL_ADDRS && d->v[i] % sizeof(uint64_t)))
-			return dl_decode_bad(d, "a tail has a wrong length");
-		len[i] = (uint32_t)d->v[i];
+	err = dl_column_open(d, &part->tail_len, false);
+	err = err ?: dl_column_tables(d, &part->tail_len, 1);
+	for (size_t first = 0, n; first < part->cnt && !err; first += n) {
+		n = block_sz(d, first);
+		err = dl_column_read(d, &part->tail_len, first, n);
+		for (size_t i = 0; i < n && !err; i++) {
+			if (d->v[i] > DL_EVENT_MAX_SZ ||
+			    (part->ev->tail == DL_TAIL_ADDRS && d->v[i] % sizeof(uint64_t)))
+				return dl_decode_bad(d, "a tail has a wrong length");
+			len[first + i] = (uint32_t)d->v[i];
+		}
 	}
-	return 0;
+	return err ?: dl_column_close(d, &part->tail_len, 1);
 }
 
 /* What of a tail finds room in this build's event. */
@@ -155,32 +165,36 @@ static size_t own_tail(const struct part *part, size_t len)
 	return len < room ? len : room;
 }
 
-/* Walks the events in their order: gives each its place, and writes size, kind and ts. */
+static size_t padded(size_t sz)
+{
+	return (sz + 7) & ~(size_t)7;
+}
+
+/* Walks the events in their order: gives each its time, and its place among those of its kind and in the buffer. */
 static int place_events(struct dl_decoder *d, const struct dl_frame_hdr *h, const uint8_t *order,
-			const uint8_t *end, struct dl_decoded *out, const uint8_t **ret_p)
+			const uint8_t *end, const uint8_t **ret_p)
 {
 	const uint8_t *p = order + h->events;
 	uint64_t ts = h->first_ts, step;
 	size_t at = 0;
 
 	for (uint32_t i = 0; i < h->events; i++) {
-		struct part *part = &d->parts[order[i]];
-		struct dl_hdr hdr = { 0 };
-		size_t n;
+		const uint8_t k = order[i];
+		const uint32_t n = d->next_event[k];
 
+		if (n == d->end_event[k])
+			return dl_decode_bad(d, k >= h->kinds ? "an event has no kind" :
+					     "the events of a kind are not as many as announced");
+		d->next_event[k] = n + 1;
 		p = dl_get_varint_fast(p, end, &step);
 		if (!p || (!i && step) || step > h->last_ts - ts)
 			return dl_decode_bad(d, "a time is out of the frame's range");
-		ts += step;
-		n = part->first + part->next++;
-		if (!part->own)
-			continue;
+		d->all_ts[n] = ts += step;
 		d->pos[n] = (uint32_t)at;
-		hdr.size = (uint16_t)(part->own->size + own_tail(part, d->tail_len[n]));
-		hdr.kind = part->own->kind;
-		hdr.ts = ts;
-		memcpy(out->buf + at, &hdr, sizeof(hdr));
-		at += (hdr.size + 7u) & ~7u;
+		if (d->event_sz[k])
+			at += d->event_sz[k];
+		else if (d->parts[k].own)
+			at += padded(d->parts[k].own->size + own_tail(&d->parts[k], d->tail_len[n]));
 	}
 	if (ts != h->last_ts)
 		return dl_decode_bad(d, "the last time is wrong");
@@ -188,28 +202,30 @@ static int place_events(struct dl_decoder *d, const struct dl_frame_hdr *h, cons
 	return 0;
 }
 
-/* Checks the order column and makes room for all events, zeroed. */
-static int reserve_events(struct dl_decoder *d, const struct dl_frame_hdr *h, const uint8_t *order,
-			  struct dl_decoded *out)
+/* Makes room for all events. What is in it is from earlier frames. */
+static int reserve_events(struct dl_decoder *d, const struct dl_frame_hdr *h, struct dl_decoded *out)
 {
-	uint32_t cnt[DL_MAX_FRAME_KINDS] = { 0 };
 	size_t sz = 0;
 
-	for (uint32_t i = 0; i < h->events; i++) {
-		if (order[i] >= h->kinds)
-			return dl_decode_bad(d, "an event has no kind");
-		cnt[order[i]]++;
-	}
+	memset(d->next_event, 0, sizeof(d->next_event));
+	memset(d->end_event, 0, sizeof(d->end_event));
+	memset(d->event_sz, 0, sizeof(d->event_sz));
 	out->events = 0;
 	for (uint32_t k = 0; k < h->kinds; k++) {
 		const struct part *part = &d->parts[k];
 
-		if (cnt[k] != part->cnt)
-			return dl_decode_bad(d, "the events of a kind are not as many as announced");
-		for (size_t i = 0; part->own && i < part->cnt; i++)
-			sz += (part->own->size + own_tail(part, d->tail_len[part->first + i]) + 7) &
-			      ~(size_t)7;
-		out->events += part->own ? part->cnt : 0;
+		d->next_event[k] = (uint32_t)part->first;
+		d->end_event[k] = (uint32_t)(part->first + part->cnt);
+		if (!part->own)
+			continue;
+		out->events += part->cnt;
+		if (part->ev->tail == DL_TAIL_NONE || part->ev->tail != part->own->tail) {
+			d->event_sz[k] = (uint32_t)padded(part->own->size);
+			sz += part->cnt * d->event_sz[k];
+			continue;
+		}
+		for (size_t i = 0; i < part->cnt; i++)
+			sz += padded(part->own->size + own_tail(part, d->tail_len[part->first + i]));
 	}
 	out->sz = sz;
 	if (sz > out->cap) {
@@ -220,8 +236,6 @@ static int reserve_events(struct dl_decoder *d, const struct dl_frame_hdr *h, co
 			return -ENOMEM;
 		out->cap = sz;
 	}
-	if (sz)
-		memset(out->buf, 0, sz);
 	return 0;
 }
 
@@ -268,82 +282,150 @@ static int check_stacks(struct dl_decoder *d, const struct part *part, const uin
 	return 0;
 }
 
-static int get_header_columns(struct dl_decoder *d, const struct part *part, uint8_t *buf)
+/* Thread and CPU of all events of the kind. */
+static int get_places(struct dl_decoder *d, struct column *thread, struct column *cpu)
 {
-	const struct column *col = d->cols.v + part->col;
-	const uint32_t *pos = d->pos + part->first;
-	int err;
-
-	err = dl_column_get(d, &col[DL_HCOL_THREAD], buf, pos, false);
-	if (err)
-		return err;
-	for (size_t i = 0; i < d->cnt; i++) {
-		struct dl_hdr h;
-
-		if (d->v[i] >= d->thread_cnt)
-			return dl_decode_bad(d, "an event has no thread");
-		memcpy(&h, buf + pos[i], sizeof(h));
-		h.tid = (uint32_t)(d->threads[d->v[i]] >> 32);
-		h.pid = (uint32_t)d->threads[d->v[i]];
-		memcpy(buf + pos[i], &h, sizeof(h));
-		d->ts[i] = h.ts;
-		d->slot[DL_KEY_THREAD][i] = (uint32_t)d->v[i];
-		d->slot[DL_KEY_FIELD][i] = dl_key_slot(d->v[i]);
-		d->slot[DL_KEY_CPU][i] = 0;
-	}
-	d->neighbours = true;	/* there are none before the CPUs are known */
-	memset(d->dt, 0, d->cnt * sizeof(*d->dt));
-	memset(d->next, 0, d->cnt * sizeof(*d->next));
-	err = dl_column_get(d, &col[DL_HCOL_CPU], buf, pos, true);
-	if (err)
-		return err;
-	d->neighbours = false;
-	dl_column_scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, cpu));
-	for (size_t i = 0; i < d->cnt; i++)
-		d->slot[DL_KEY_FIELD][i] = d->slot[DL_KEY_CPU][i] = dl_key_slot(d->v[i]);
-	err = dl_column_get(d, &col[DL_HCOL_FLAGS], buf, pos, true);
-	if (err)
-		return err;
-	dl_column_scatter(d, buf, pos, DL_FT_u16, offsetof(struct dl_hdr, flags));
-	for (size_t i = 0; i < d->cnt; i++)
-		d->slot[DL_KEY_FIELD][i] = dl_key_slot(d->v[i]);
-	return 0;
-}
-
-static int get_text(struct dl_decoder *d, const struct column *c, const struct dl_file_field *f,
-		    const uint32_t *pos, uint8_t *buf)
-{
-	if (c->enc != DL_COL_BYTES || (size_t)(c->end - c->p) != d->cnt * f->size)
-		return dl_decode_bad(d, "a text column has a wrong length");
-	for (size_t i = 0; f->own_type && i < d->cnt; i++)
-		memcpy(buf + pos[i] + f->own_off, c->p + i * f->size, f->size);
-	return 0;
-}
-
-static int get_fields(struct dl_decoder *d, const struct part *part, uint8_t *buf)
-{
-	const struct column *col = d->cols.v + part->col + DL_HCOL_CNT;
-	const uint32_t *pos = d->pos + part->first;
 	int err = 0;
 
-	for (unsigned int i = 0; i < part->ev->field_cnt && !err; i++, col++) {
-		const struct dl_file_field *f = &part->ev->fields[i];
-
-		if (!f->size)
-			continue;	/* a type that this build does not know */
-		if (!dl_ftype_is_int(f->type)) {
-			err = get_text(d, col, f, pos, buf);
-			continue;
+	/* Of what the CPU decides nothing is known yet: one slot for all, and no neighbours. */
+	cpu->key = cpu->key == DL_KEY_CPU ? DL_KEY_NONE : cpu->key;
+	cpu->order = cpu->order == DL_ORD_RUN ? DL_ORD_LAST : cpu->order;
+	if (cpu->order == DL_ORD_NEXT)
+		memset(d->next, 0, d->cnt * sizeof(*d->next));
+	for (size_t first = 0, n; first < d->cnt && !err; first += n) {
+		n = block_sz(d, first);
+		d->v = d->block[0];
+		err = dl_column_read(d, thread, first, n);
+		for (size_t i = 0; i < n && !err; i++) {
+			if (d->v[i] >= d->thread_cnt)
+				return dl_decode_bad(d, "an event has no thread");
+			d->thread[first + i] = (uint32_t)d->v[i];
 		}
-		err = dl_column_get(d, col, buf, pos, true);
-		if (err)
-			break;
-		if (f->own_type && !(col->enc == DL_COL_CONST && !d->v[0]))
-			dl_column_scatter(d, buf, pos, f->own_type, f->own_off);
-		for (size_t j = 0; j < d->cnt; j++)
-			d->slot[DL_KEY_FIELD][j] = dl_key_slot(d->v[j]);
+		d->before = d->v;
+		d->v = d->block[1];
+		err = err ?: dl_column_read(d, cpu, first, n);
+		for (size_t i = 0; i < n && !err; i++) {
+			d->cpu[first + i] = (uint16_t)d->v[i];
+			d->cpu_slot[first + i] = dl_key_slot(d->v[i]);
+		}
 	}
 	return err;
+}
+
+/* Headers of a block of events; their flags are in d->v. Where the columns do not fill the events, what is
+ * behind the headers becomes 0. */
+static void put_headers(const struct dl_decoder *d, const struct part *part, size_t first, size_t n, uint8_t *buf)
+{
+	const uint32_t *len = d->tail_len + part->first + first;
+	const bool tails = part->ev->tail != DL_TAIL_NONE;
+
+	for (size_t i = 0; i < n; i++) {
+		const uint64_t thread = d->threads[d->thread[first + i]];
+		const size_t sz = part->own->size + (tails ? own_tail(part, len[i]) : 0);
+		const struct dl_hdr h = {
+			.size = (uint16_t)sz, .kind = part->own->kind, .tid = (uint32_t)(thread >> 32),
+			.ts = d->ts[first + i], .pid = (uint32_t)thread, .cpu = d->cpu[first + i],
+			.flags = (uint16_t)d->v[i],
+		};
+		uint8_t *at = buf + d->pos[part->first + first + i];
+
+		memcpy(at, &h, sizeof(h));
+		if (!part->ev->whole)
+			memset(at + sizeof(h), 0, padded(sz) - sizeof(h));
+	}
+}
+
+/* Flags and fields of a block of events. */
+static int get_block(struct dl_decoder *d, const struct part *part, size_t first, size_t n, uint8_t *buf)
+{
+	struct column *col = d->cols.v + part->col + DL_HCOL_FLAGS;
+	const uint32_t *pos = d->pos + part->first + first;
+	int err = dl_column_read(d, col++, first, n);
+
+	if (!err)
+		put_headers(d, part, first, n, buf);
+	for (unsigned int i = 0; i < part->ev->field_cnt && !err; i++, col++) {
+		const struct dl_file_field *f = &part->ev->fields[i];
+		uint64_t *before = d->before;
+
+		if (!dl_ftype_is_int(f->type))
+			continue;
+		d->before = d->v;
+		d->v = before;
+		err = dl_column_read(d, col, first, n);
+		if (!err && f->own_type)
+			dl_column_scatter(d, buf, pos, n, f->own_type, f->own_off);
+	}
+	return err;
+}
+
+static int get_texts(struct dl_decoder *d, const struct part *part, uint8_t *buf)
+{
+	struct column *col = d->cols.v + part->col + DL_HCOL_CNT;
+	const uint32_t *pos = d->pos + part->first;
+
+	for (unsigned int i = 0; i < part->ev->field_cnt; i++, col++) {
+		const struct dl_file_field *f = &part->ev->fields[i];
+
+		if (!f->size || dl_ftype_is_int(f->type))
+			continue;
+		if (col->enc != DL_COL_BYTES || (size_t)(col->end - col->p) != d->cnt * f->size)
+			return dl_decode_bad(d, "a text column has a wrong length");
+		for (size_t e = 0; f->own_type && e < d->cnt; e++)
+			memcpy(buf + pos[e] + f->own_off, col->p + e * f->size, f->size);
+		col->p = col->end;
+	}
+	return 0;
+}
+
+static int open_columns(struct dl_decoder *d, const struct part *part)
+{
+	const size_t cnt = DL_HCOL_CNT + part->ev->field_cnt;
+	struct column *col = d->cols.v + part->col;
+	int err = 0;
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		const struct dl_file_field *f = i < DL_HCOL_CNT ? NULL : &part->ev->fields[i - DL_HCOL_CNT];
+
+		if (!f || dl_ftype_is_int(f->type))
+			err = dl_column_open(d, &col[i], i != DL_HCOL_THREAD);
+		else if (!f->size)
+			col[i].p = col[i].end;	/* a type that this build does not know */
+	}
+	/* The number before it is the CPU. */
+	if (col[DL_HCOL_FLAGS].key == DL_KEY_FIELD)
+		col[DL_HCOL_FLAGS].key = DL_KEY_CPU;
+	return err ?: dl_column_tables(d, col, cnt);
+}
+
+static bool needs_neighbours(const struct dl_decoder *d, const struct part *part)
+{
+	const struct column *col = d->cols.v + part->col;
+	bool any = false;
+
+	for (size_t i = DL_HCOL_FLAGS; i < DL_HCOL_CNT + (size_t)part->ev->field_cnt; i++)
+		any |= col[i].order >= DL_ORD_RUN;
+	return any;
+}
+
+/* All events of a kind, but for their tails. */
+static int get_part(struct dl_decoder *d, const struct part *part, uint8_t *buf)
+{
+	struct column *col = d->cols.v + part->col;
+	int err;
+
+	d->cnt = part->cnt;
+	d->ts = d->all_ts + part->first;
+	err = open_columns(d, part);
+	err = err ?: get_places(d, &col[DL_HCOL_THREAD], &col[DL_HCOL_CPU]);
+	if (!err && needs_neighbours(d, part))
+		dl_find_neighbours(d);
+	for (size_t first = 0, n; first < d->cnt && !err; first += n) {
+		n = block_sz(d, first);
+		err = get_block(d, part, first, n, buf);
+	}
+	err = err ?: get_texts(d, part, buf);
+	return err ?: dl_column_close(d, col, DL_HCOL_CNT + part->ev->field_cnt);
 }
 
 /* --- a frame --- */
@@ -373,14 +455,6 @@ static int get_threads(struct dl_decoder *d, const struct dl_frame_hdr *h, const
 	return 0;
 }
 
-/* Where the time column ends, without looking at it. */
-static const uint8_t *skip_varints(const uint8_t *p, const uint8_t *end, size_t cnt)
-{
-	for (; cnt && p < end; p++)
-		cnt -= *p < 0x80;
-	return cnt ? NULL : p;
-}
-
 static int decode(struct dl_decoder *d, const struct dl_file_schema *schema,
 		  const struct dl_frame_hdr *h, struct dl_decoded *out)
 {
@@ -393,14 +467,14 @@ static int decode(struct dl_decoder *d, const struct dl_file_schema *schema,
 	order = p;
 	if ((size_t)(end - p) < h->events)
 		return dl_decode_bad(d, "the kinds of the events are missing");
-	cols = skip_varints(order + h->events, end, h->events);
+	cols = dl_skip_varints(order + h->events, end, h->events);
 	if (!cols)
 		return dl_decode_bad(d, "the times of the events are missing");
 	err = find_columns(d, schema, h, cols, end);
 	for (uint32_t k = 0; !err && k < h->kinds; k++)
 		err = get_tail_lens(d, &d->parts[k]);
-	err = err ?: reserve_events(d, h, order, out);
-	err = err ?: place_events(d, h, order, end, out, &p);
+	err = err ?: reserve_events(d, h, out);
+	err = err ?: place_events(d, h, order, end, &p);
 	if (!err && p != cols)
 		err = dl_decode_bad(d, "the times of the events are malformed");
 	for (uint32_t k = 0; !err && k < h->kinds; k++) {
@@ -408,9 +482,7 @@ static int decode(struct dl_decoder *d, const struct dl_file_schema *schema,
 
 		if (!part->own)
 			continue;
-		d->cnt = part->cnt;
-		err = get_header_columns(d, part, out->buf);
-		err = err ?: get_fields(d, part, out->buf);
+		err = get_part(d, part, out->buf);
 		if (!err && part->ev->tail != DL_TAIL_NONE)
 			err = get_tails(d, part, out->buf);
 		if (!err && part->own->tail == DL_TAIL_ADDRS)
@@ -426,11 +498,16 @@ int dl_decode_frame(struct dl_decoder *d, const struct dl_file_schema *schema,
 	int err;
 
 	d->why = NULL;
+	d->v = d->block[0];
+	d->before = d->block[1];
 	if (h->codec != DL_CODEC_COLUMNS_ZSTD)
 		err = dl_decode_bad(d, "it is coded in a way that this dlbpf does not know");
 	else
 		err = decompress(d, h, comp);
 	err = err ?: decode(d, schema, h, out);
+	if (err && d->tables.cnt)	/* it ended with columns open */
+		memset(d->tables.v, 0, d->tables.cnt * sizeof(*d->tables.v));
+	d->tables.cnt = 0;
 	if (err == -EBADMSG)
 		*ret_why = d->why;
 	return err;

@@ -8,9 +8,17 @@
 #include "base/vec.h"
 #include "trace/format.h"
 
+/* Events of a kind are decoded so many at a time, all of their columns: what they are written to stays in
+ * the processor's first cache meanwhile. */
+#define DL_DECODE_BLOCK 128
+
 struct column {
 	uint8_t enc;
-	const uint8_t *p, *end;
+	uint8_t map, order, key;	/* of numbers, once it is open */
+	bool constant, zeros;		/* zeros: there are no residuals */
+	uint64_t one;			/* the constant */
+	const uint8_t *p, *end;		/* what was not read yet */
+	size_t last, last2;		/* tables of what came last, by key slot: where in the decoder's */
 };
 
 /* A kind of the frame. */
@@ -20,7 +28,6 @@ struct part {
 	size_t first, cnt;			/* its events in the arrays that are sorted by kind */
 	size_t col;				/* its first column, behind those of the tail */
 	struct column tail_len, tail;
-	size_t next;				/* cursor */
 };
 
 struct dl_decoder {
@@ -28,17 +35,31 @@ struct dl_decoder {
 	struct dl_buf payload;
 	DL_VEC(uint64_t) words;
 	DL_VEC(struct column) cols;
+	DL_VEC(uint64_t) tables;	/* of the open columns; all are 0 when none is open */
 	struct part parts[DL_MAX_FRAME_KINDS];
 	const char *why;
 
-	/* arrays in words: threads of the frame; by event, sorted by kind; scratch of one kind */
+	/* by kind of the frame, 0 behind the last: cursor and end in the arrays that are sorted by kind, size of
+	 * an event (0: it has a tail) */
+	uint32_t next_event[DL_MAX_FRAME_KINDS + 1], end_event[DL_MAX_FRAME_KINDS + 1];
+	uint32_t event_sz[DL_MAX_FRAME_KINDS + 1];
+
+	/* arrays in words: threads of the frame; by event, sorted by kind */
 	size_t thread_cnt;
-	uint64_t *threads;
+	uint64_t *threads, *all_ts;
 	uint32_t *pos, *tail_len;
-	uint64_t *v, *ts, *dt, *last, *last2;
-	uint32_t *slot[DL_KEY_CNT], *next;
+
+	/* of the kind at hand, by event: its time, time since and thread of the neighbours on its CPU, index of
+	 * its thread, CPU, and its slot */
 	size_t cnt;
-	bool neighbours;	/* dt and next are those of the kind at hand */
+	const uint64_t *ts;
+	uint64_t *dt;
+	uint32_t *next, *thread, *cpu_slot;
+	uint16_t *cpu;
+
+	/* of the block at hand: a column's numbers and key slots, and the numbers of the one before it */
+	uint64_t block[2][DL_DECODE_BLOCK], *v, *before;
+	uint32_t slot[DL_DECODE_BLOCK];
 };
 
 /* Two bytes at a time are the most common by far. */
@@ -57,21 +78,32 @@ static inline const uint8_t *dl_get_varint_fast(const uint8_t *p, const uint8_t 
 	return dl_get_varint(p, end, ret);
 }
 
+/* Where cnt varints end, without looking at them; NULL when the bytes end first. */
+const uint8_t *dl_skip_varints(const uint8_t *p, const uint8_t *end, size_t cnt);
+
 /* Keeps the reason and returns -EBADMSG. */
 int dl_decode_bad(struct dl_decoder *d, const char *why);
 
 /* The column that begins at p; returns where it ends, or NULL. */
 const uint8_t *dl_column_find(const uint8_t *p, const uint8_t *end, struct column *ret);
 
-/*
- * The numbers of a column to d->v. keyed: its model may depend on the columns before it; buf and pos
- * say where the kind's events are then.
- */
-int dl_column_get(struct dl_decoder *d, const struct column *c, const uint8_t *buf,
-		  const uint32_t *pos, bool keyed);
+/* Reads the model of a column of numbers. keyed: it may depend on other columns. */
+int dl_column_open(struct dl_decoder *d, struct column *c, bool keyed);
 
-/* d->v to the fields at off. */
-void dl_column_scatter(const struct dl_decoder *d, uint8_t *buf, const uint32_t *pos,
-		       unsigned int type, size_t off);
+/* Gives tables to columns that were opened, d->cnt and d->thread_cnt being set. 0 or -ENOMEM. */
+int dl_column_tables(struct dl_decoder *d, struct column *c, size_t cnt);
+
+/* The numbers of n of the kind's events, from the one at first on, to d->v. */
+int dl_column_read(struct dl_decoder *d, struct column *c, size_t first, size_t n);
+
+/* Nothing may be left in them, and their tables are to be had again. For those without tables, too. */
+int dl_column_close(struct dl_decoder *d, struct column *c, size_t cnt);
+
+/* Time since, and thread of, the neighbours on the same CPU, to d->dt and d->next. */
+void dl_find_neighbours(struct dl_decoder *d);
+
+/* n numbers of d->v to the fields at off. */
+void dl_column_scatter(const struct dl_decoder *d, uint8_t *buf, const uint32_t *pos, size_t n, unsigned int type,
+		       size_t off);
 
 #endif

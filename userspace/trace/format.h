@@ -173,6 +173,7 @@ struct dl_file_field {
 
 struct dl_file_event {
 	bool known;		/* in the schema block */
+	bool whole;		/* its fields are all that there is of this build's event */
 	uint8_t tail;
 	uint16_t size;
 	uint8_t field_cnt;

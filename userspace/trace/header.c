@@ -237,6 +237,23 @@ static void map_field(struct dl_file_field *f, const struct dl_event_desc *own, 
 	}
 }
 
+static bool is_whole(const struct dl_file_event *ev)
+{
+	unsigned int found = 0;
+
+	if (!ev->own || ev->own->tail != DL_TAIL_NONE || ev->tail != DL_TAIL_NONE)
+		return false;
+	for (unsigned int i = 0; i < ev->own->field_cnt; i++) {
+		for (unsigned int k = 0; k < ev->field_cnt; k++) {
+			if (ev->fields[k].own_type && ev->fields[k].own_off == ev->own->fields[i].off) {
+				found++;
+				break;
+			}
+		}
+	}
+	return found == ev->own->field_cnt;
+}
+
 static int parse_event(struct dl_file_schema *s, struct cursor *c)
 {
 	const uint8_t *fixed = take(c, 8);
@@ -266,6 +283,7 @@ static int parse_event(struct dl_file_schema *s, struct cursor *c)
 		map_field(&ev->fields[i], ev->own, name, field[4]);
 		ev->field_cnt++;
 	}
+	ev->whole = is_whole(ev);
 	return 0;
 }
 

@@ -463,6 +463,20 @@ static int open_due(struct dl_trace *t)
 	return 0;
 }
 
+/* Up to when the first of the heap stays the first, and no other frame need be opened. */
+static uint64_t find_limit(const struct dl_trace *t)
+{
+	uint64_t limit = t->to;
+
+	for (size_t i = 1; i < 3 && i < t->heap.cnt; i++) {
+		if (head(&t->heap.v[i])->ts < limit)
+			limit = head(&t->heap.v[i])->ts;
+	}
+	if (t->next_frame < t->frames.cnt && t->frames.v[t->next_frame].pos.first_ts < limit)
+		limit = t->frames.v[t->next_frame].pos.first_ts;
+	return limit;
+}
+
 int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 {
 	struct open_frame *first = t->heap.v;
@@ -471,6 +485,11 @@ int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 	if (t->step) {
 		t->step = false;
 		first->at += (head(first)->size + 7u) & ~7u;
+		if (first->at < first->dec.sz && head(first)->ts < t->limit) {
+			t->step = true;
+			*ret = head(first);
+			return 1;
+		}
 		if (first->at < first->dec.sz)
 			sift_down(t, 0);
 		else
@@ -482,6 +501,7 @@ int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 	if (!t->heap.cnt || head(&t->heap.v[0])->ts > t->to)
 		return 0;
 	t->step = true;
+	t->limit = find_limit(t);
 	*ret = head(&t->heap.v[0]);
 	return 1;
 }

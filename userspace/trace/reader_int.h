@@ -42,6 +42,7 @@ struct dl_trace {
 	DL_VEC(struct dl_decoded) spare;	/* buffers to be used again */
 	size_t open_sz;
 	bool step;	/* the first of the heap was returned and has to go on */
+	uint64_t limit;	/* before this time all events are of the first of the heap */
 };
 
 /* Header and payload to t->comp. 1, 0 when the frame is damaged, or -errno. */
