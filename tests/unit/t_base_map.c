@@ -87,6 +87,26 @@ TEST(map_agrees_with_an_array)
 	dl_map_fini(&m);
 }
 
+TEST(map_adds_up_in_place)
+{
+	struct dl_map m = { 0 };
+	uint64_t val;
+
+	for (uint64_t i = 0; i < 5000; i++) {
+		uint64_t *at = dl_map_at(&m, i % 100);
+
+		CHECK(at != NULL);
+		CHECK_EQ(*at, i / 100);	/* a new one is 0 */
+		++*at;
+	}
+	CHECK_EQ(m.cnt, 100);
+	dl_map_del(&m, 7);
+	CHECK_EQ(*dl_map_at(&m, 7), 0);	/* and so is one that was there before */
+	CHECK(dl_map_get(&m, 8, &val));
+	CHECK_EQ(val, 50);
+	dl_map_fini(&m);
+}
+
 TEST(hash_spreads)
 {
 	unsigned int buckets[256] = { 0 };

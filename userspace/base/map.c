@@ -77,17 +77,14 @@ static int rehash(struct dl_map *m, size_t cap)
 	return 0;
 }
 
-int dl_map_set(struct dl_map *m, uint64_t key, uint64_t val)
+uint64_t *dl_map_at(struct dl_map *m, uint64_t key)
 {
 	bool found;
 	size_t at;
-	int err;
 
-	if ((m->filled + 1) * 4 > m->cap * 3) {
-		err = rehash(m, m->cnt * 2 + 1 > m->cap / 2 ? (m->cap ? m->cap * 2 : 16) : m->cap);
-		if (err)
-			return err;
-	}
+	if ((m->filled + 1) * 4 > m->cap * 3 &&
+	    rehash(m, m->cnt * 2 + 1 > m->cap / 2 ? (m->cap ? m->cap * 2 : 16) : m->cap))
+		return NULL;
 	at = find(m, key, &found);
 	if (!found) {
 		m->cnt++;
@@ -95,8 +92,18 @@ int dl_map_set(struct dl_map *m, uint64_t key, uint64_t val)
 			m->filled++;
 		m->used[at] = USED;
 		m->slots[at].key = key;
+		m->slots[at].val = 0;
 	}
-	m->slots[at].val = val;
+	return &m->slots[at].val;
+}
+
+int dl_map_set(struct dl_map *m, uint64_t key, uint64_t val)
+{
+	uint64_t *at = dl_map_at(m, key);
+
+	if (!at)
+		return -ENOMEM;
+	*at = val;
 	return 0;
 }
 

@@ -16,6 +16,9 @@ struct dl_map {
 /* Sets or replaces; 0 or -ENOMEM. */
 int dl_map_set(struct dl_map *m, uint64_t key, uint64_t val);
 
+/* Where the value of a key is, 0 where it is new; NULL without memory. Valid until the next change. */
+uint64_t *dl_map_at(struct dl_map *m, uint64_t key);
+
 /* True and *ret_val when found; *ret_val is untouched otherwise. */
 bool dl_map_get(const struct dl_map *m, uint64_t key, uint64_t *ret_val);
 

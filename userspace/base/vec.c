@@ -2,8 +2,8 @@
 #include "base/vec.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 int dl_vec_grow(void **v, size_t cnt, size_t *cap, size_t more, size_t sz)
 {
@@ -28,39 +28,74 @@ int dl_vec_grow(void **v, size_t cnt, size_t *cap, size_t more, size_t sz)
 	return 0;
 }
 
-void *dl_vec_at_zeroed(void *v, size_t index, size_t sz)
+/* Elements are moved by words, whatever is in them. */
+typedef uint64_t __attribute__((may_alias)) word_t;
+
+static int by_key(const void *a, const void *b)
 {
-	return memset((char *)v + index * sz, 0, sz);
-}
+	const uint64_t x = dl_vec_key(a), y = dl_vec_key(b);
 
-size_t dl_vec_first_at(const void *v, size_t cnt, size_t sz, uint64_t t)
-{
-	size_t lo = 0, hi = cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		uint64_t at;
-
-		memcpy(&at, (const char *)v + mid * sz, sizeof(at));
-		if (at < t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-static int by_first(const void *a, const void *b)
-{
-	uint64_t x, y;
-
-	memcpy(&x, a, sizeof(x));
-	memcpy(&y, b, sizeof(y));
 	return x < y ? -1 : x > y;
+}
+
+/* Where the row of elements in order that begins at first ends. */
+static size_t row_end(const word_t *v, size_t cnt, size_t words, size_t first)
+{
+	size_t i = first + 1;
+
+	while (i < cnt && v[i * words] >= v[(i - 1) * words])
+		i++;
+	return i;
+}
+
+/* Merges the rows [a, b) and [b, end) of from to the same place of to. */
+static void merge(word_t *to, const word_t *from, size_t words, size_t a, size_t b, size_t end)
+{
+	const word_t *x = from + a * words, *const x_end = from + b * words;
+	const word_t *y = x_end, *const y_end = from + end * words;
+
+	to += a * words;
+	while (x < x_end && y < y_end) {
+		const bool second = *y < *x;
+		const word_t *const it = second ? y : x;
+
+		for (size_t w = 0; w < words; w++)
+			*to++ = it[w];
+		x += second ? 0 : words;
+		y += second ? words : 0;
+	}
+	memcpy(to, x, (size_t)((const char *)x_end - (const char *)x));
+	memcpy(to + (x_end - x), y, (size_t)((const char *)y_end - (const char *)y));
 }
 
 void dl_vec_sort(void *v, size_t cnt, size_t sz)
 {
-	if (cnt)
-		qsort(v, cnt, sz, by_first);
+	const size_t words = sz / sizeof(word_t);
+	word_t *from = v, *to, *other;
+	bool sorted = false;
+
+	if (!cnt || row_end(from, cnt, words, 0) == cnt)
+		return;
+	other = malloc(cnt * sz);
+	if (!other) {
+		qsort(v, cnt, sz, by_key);	/* which can do without */
+		return;
+	}
+	/* Each pass halves the number of rows. */
+	for (to = other; !sorted;) {
+		word_t *const merged = to;
+
+		for (size_t a = 0, end; a < cnt; a = end) {
+			const size_t b = row_end(from, cnt, words, a);
+
+			end = b < cnt ? row_end(from, cnt, words, b) : b;
+			merge(to, from, words, a, b, end);
+			sorted = !a && end == cnt;
+		}
+		to = from;
+		from = merged;
+	}
+	if (from != v)
+		memcpy(v, from, cnt * sz);
+	free(other);
 }
