@@ -42,10 +42,11 @@ static double best_rate(const struct dl_proc *p)
 /* How much of the call's end is the copy itself; *ret_estimated when not all of it is. */
 static uint64_t own_ns(const struct dl_proc *p, const struct dl_api *a, double rate, bool *ret_estimated)
 {
-	uint64_t idx, ns, len = length_of(a);
+	uint64_t ns, len = length_of(a);
+	uint32_t idx;
 
 	*ret_estimated = false;
-	if (a->corr && dl_map_get(&p->copy_by_corr, a->corr, &idx)) {
+	if (a->corr && dl_dense_get(&p->copy_by_corr, a->corr, &idx)) {
 		const struct dl_copy *c = &p->copies.v[idx];
 
 		if (c->dir == DL_GPU_DTOD || c->start >= a->end)

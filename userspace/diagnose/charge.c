@@ -47,7 +47,7 @@ static void add_step(struct dl_walk *w, enum dl_cause cause, uint32_t thread, ui
 static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 		   const struct dl_what *what)
 {
-	uint64_t ns = end - start, had = 0;
+	uint64_t ns = end - start;
 	struct dl_charge *c;
 
 	w->gap->cause_ns[cause] += ns;
@@ -66,10 +66,11 @@ static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint
 	if (what->affinity)
 		c->affinity_ns += ns;
 	if (what->kind) {
-		uint64_t key = dl_evidence_key(what->kind, what->id);
+		uint64_t *had = dl_map_at(&w->ledger->evidence[cause], dl_evidence_key(what->kind, what->id));
 
-		dl_map_get(&w->ledger->evidence[cause], key, &had);
-		if (dl_map_set(&w->ledger->evidence[cause], key, had + ns))
+		if (had)
+			*had += ns;
+		else
 			w->ledger->err = -ENOMEM;
 	}
 }

@@ -87,15 +87,15 @@ static void measure_thread(const struct work *w, struct measured *m, const struc
 static void measure(const struct work *w, const struct dl_copy *c, struct measured *m)
 {
 	const uint32_t index = (uint32_t)(c - w->p->copies.v);
-	uint64_t api, last;
+	uint32_t api, last;
 
 	*m = (struct measured){ .c = c, .ns = c->end - c->start };
 	m->overlap_ns = dl_overlap_ns(&w->busy, c->start, c->end);
 	if (c->bytes >= BEST_MIN_BYTES && m->ns)
 		m->bps = (uint64_t)((double)c->bytes * 1e9 / (double)m->ns);
 	/* A call that made several copies is the last one's alone. */
-	if (c->corr && dl_map_get(&w->p->api_by_corr, c->corr, &api) &&
-	    dl_map_get(&w->p->copy_by_corr, c->corr, &last) && last == index) {
+	if (c->corr && dl_dense_get(&w->p->api_by_corr, c->corr, &api) &&
+	    dl_dense_get(&w->p->copy_by_corr, c->corr, &last) && last == index) {
 		const struct dl_api *a = &w->p->apis.v[api];
 
 		m->has_call = true;

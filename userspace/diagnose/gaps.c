@@ -44,9 +44,9 @@ static const struct dl_kern *kernel_at(const struct dl_proc *p, uint32_t device,
 
 static const struct dl_api *api_of(const struct dl_proc *p, uint32_t corr)
 {
-	uint64_t idx;
+	uint32_t idx;
 
-	return corr && dl_map_get(&p->api_by_corr, corr, &idx) ? &p->apis.v[idx] : NULL;
+	return corr && dl_dense_get(&p->api_by_corr, corr, &idx) ? &p->apis.v[idx] : NULL;
 }
 
 static void charge_asked(struct dl_walk *w, const struct device *dev, const struct dl_kern *k,

@@ -86,6 +86,12 @@ static int worker_times(const struct dl_timeline *tl, const struct dl_proc *p, s
 	return 0;
 }
 
+/* Who takes a trainer's batches, and when it waited for them. */
+struct consumer {
+	const struct dl_thread *th;
+	struct dl_spans spans;
+};
+
 static const struct dl_thread *consumer_of(const struct dl_timeline *tl, uint32_t trainer)
 {
 	vec_for_each(&tl->threads, th) {
@@ -121,28 +127,23 @@ static int32_t split_span(const struct dl_timeline *tl, const struct dl_thread *
 	return loader;
 }
 
-static int consumer_times(const struct dl_timeline *tl, uint32_t trainer, int32_t loader, bool only,
+static int consumer_times(const struct dl_timeline *tl, const struct consumer *c, int32_t loader, bool only,
 			  struct times *wait, struct times *deliver)
 {
-	const struct dl_thread *th = consumer_of(tl, trainer);
-	struct dl_spans spans = {};
-	int err;
+	int err = 0;
 
-	if (!th)
-		return 0;
-	err = dl_wait_spans(tl, (uint32_t)(th - tl->threads.v), &spans);
-	for (size_t i = 0; i < spans.cnt && !err; i++) {
+	for (size_t i = 0; i < c->spans.cnt && !err; i++) {
+		const struct dl_span *span = &c->spans.v[i];
 		uint64_t handover;
-		int32_t of = split_span(tl, th, &spans.v[i], &handover);
+		int32_t of = split_span(tl, c->th, span, &handover);
 
 		if (of != loader && !(only && of < 0))
 			continue;
-		if (handover > spans.v[i].start)
-			err = add_time(wait, handover - spans.v[i].start);
-		if (!err && handover < spans.v[i].end)
-			err = add_time(deliver, spans.v[i].end - handover);
+		if (handover > span->start)
+			err = add_time(wait, handover - span->start);
+		if (!err && handover < span->end)
+			err = add_time(deliver, span->end - handover);
 	}
-	vec_free(&spans);
 	return err;
 }
 
@@ -194,8 +195,8 @@ static int add_worker(const struct dl_timeline *tl, const struct dl_proc *p, str
 	return 0;
 }
 
-static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer, int32_t loader,
-		      uint32_t workers, bool only)
+static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer, const struct consumer *c,
+		      int32_t loader, uint32_t workers, bool only)
 {
 	struct times wait = {}, produce = {}, deliver = {};
 	struct dl_loader_report *out = vec_push(&r->loaders);
@@ -215,7 +216,7 @@ static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_
 	find_slow_worker(out, &paces);
 	vec_free(&paces);
 	if (!err)
-		err = consumer_times(tl, trainer, loader, only, &wait, &deliver);
+		err = consumer_times(tl, c, loader, only, &wait, &deliver);
 	out->wait = distribution(&wait);
 	out->produce = distribution(&produce);
 	out->deliver = distribution(&deliver);
@@ -225,23 +226,31 @@ static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_
 	return err;
 }
 
+static int sum_trainer(struct dl_report *r, const struct dl_timeline *tl, uint32_t t)
+{
+	struct consumer c = { .th = consumer_of(tl, t) };
+	int err = c.th ? dl_wait_spans(tl, (uint32_t)(c.th - tl->threads.v), &c.spans) : 0;
+	int32_t number = 0, cnt = 0;
+
+	vec_for_each(&tl->loaders, l)
+		cnt += l->trainer == t;
+	vec_for_each(&tl->loaders, l) {
+		if (l->trainer == t && !err)
+			err = sum_loader(r, tl, t, &c, number++, l->workers, cnt == 1);
+	}
+	if (!cnt && !err)
+		err = sum_loader(r, tl, t, &c, -1, 0, true);
+	vec_free(&c.spans);
+	return err;
+}
+
 int dl_sum_loaders(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
 	int err = 0;
 
 	for (uint32_t t = 0; t < tl->procs.cnt && !err; t++) {
-		int32_t number = 0, cnt = 0;
-
-		if (tl->procs.v[t].role != DL_ROLE_TRAINER)
-			continue;
-		vec_for_each(&tl->loaders, l)
-			cnt += l->trainer == t;
-		vec_for_each(&tl->loaders, l) {
-			if (l->trainer == t && !err)
-				err = sum_loader(r, tl, t, number++, l->workers, cnt == 1);
-		}
-		if (!cnt)
-			err = sum_loader(r, tl, t, -1, 0, true);
+		if (tl->procs.v[t].role == DL_ROLE_TRAINER)
+			err = sum_trainer(r, tl, t);
 	}
 	return err ? dl_oom(d) : 0;
 }

@@ -33,47 +33,11 @@ enum dl_cause dl_api_cause(const struct dl_api *a)
 	return DL_CAUSE_HOST;
 }
 
-/* Index in th->apis of the last call that starts before t; DL_NONE none. */
-static uint32_t api_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
-{
-	const struct dl_proc *p = &tl->procs.v[th->proc];
-	size_t lo = 0, hi = th->apis.cnt;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (p->apis.v[th->apis.v[mid]].start < t)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo ? (uint32_t)(lo - 1) : DL_NONE;
-}
-
-const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
-{
-	const struct dl_proc *p;
-	uint32_t i;
-
-	if (th->proc == DL_NONE || !th->apis.cnt)
-		return NULL;
-	p = &tl->procs.v[th->proc];
-	/* A runtime call holds driver calls; two levels back is as deep as they nest. */
-	i = api_before(tl, th, t);
-	for (int back = 0; i != DL_NONE && back < 3; back++, i = i ? i - 1 : DL_NONE) {
-		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
-
-		if (a->end >= t && dl_api_cause(a) != DL_CAUSE_HOST)
-			return a;
-	}
-	return NULL;
-}
-
 /* The end of the last call before t that explains time by itself, but not before floor. */
 static uint64_t last_api_end(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t, uint64_t floor)
 {
 	const struct dl_proc *p = &tl->procs.v[th->proc];
-	uint32_t i = th->apis.cnt ? api_before(tl, th, t) : DL_NONE;
+	uint32_t i = dl_call_before(tl, th, t);
 	uint64_t best = floor;
 
 	for (int back = 0; i != DL_NONE && back < 64; back++, i = i ? i - 1 : DL_NONE) {
@@ -81,7 +45,7 @@ static uint64_t last_api_end(const struct dl_timeline *tl, const struct dl_threa
 
 		if (a->start < floor && a->end < floor)
 			break;
-		if (dl_api_cause(a) != DL_CAUSE_HOST && a->end < t && a->end > best)
+		if (dl_call_explains(a) && a->end < t && a->end > best)
 			best = a->end;
 	}
 	return best;
@@ -155,18 +119,11 @@ bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t f
 static bool makes_batch(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
 	const struct dl_proc *p = &tl->procs.v[th->proc];
-	uint32_t i = api_before(tl, th, t);
-	uint64_t copy;
+	const struct dl_api *a = dl_next_step(tl, th, t);
+	uint32_t copy;
 
-	for (i = i == DL_NONE ? 0 : i + 1; i < th->apis.cnt; i++) {
-		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
-
-		if (a->cls == DL_CALL_LAUNCH || a->cls == DL_CALL_GRAPH_LAUNCH)
-			return false;
-		if (a->cls == DL_CALL_COPY && dl_map_get(&p->copy_by_corr, a->corr, &copy))
-			return p->copies.v[copy].dir == DL_GPU_HTOD && !dl_workers_alive(tl, th->proc, t, a->start);
-	}
-	return false;
+	return a && a->cls == DL_CALL_COPY && dl_dense_get(&p->copy_by_corr, a->corr, &copy) &&
+	       p->copies.v[copy].dir == DL_GPU_HTOD && !dl_workers_alive(tl, th->proc, t, a->start);
 }
 
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at)
@@ -242,8 +199,8 @@ static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SM
 	for (size_t i = 0; i < sizeof(kinds); i++)
 		known += like[kinds[i]];
 	if (!known) {
-		vec_for_each(&th->samples, s)
-			like[s->cls]++;
+		for (size_t i = 0; i < DL_SMP_CNT; i++)
+			like[i] += th->cls_cnt[i];
 		for (size_t i = 0; i < sizeof(kinds); i++)
 			known += like[kinds[i]];
 	}
@@ -258,38 +215,25 @@ static void spread_unknown_faults(const struct dl_thread *th, uint32_t cnt[DL_SM
 	cnt[DL_SMP_FAULT] = left;
 }
 
-/* Samples inside driver calls are the calls' own. */
-static bool counts(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_smp *s)
-{
-	return !th->apis.cnt || !dl_api_at(tl, th, s->ts);
-}
-
 /* Counts the samples in [start, end], or where there are few the nearest ones around it. */
-static uint32_t count_samples(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t start, uint64_t end,
-			      uint32_t cnt[DL_SMP_CNT])
+static uint32_t count_samples(const struct dl_thread *th, uint64_t start, uint64_t end, uint32_t cnt[DL_SMP_CNT])
 {
-	size_t first = vec_first_at(&th->samples, start), last = first;
-	const struct dl_smp *v = th->samples.v;
-	uint32_t found = 0;
+	size_t first = vec_first_near(&th->own_samples, start, th->places->sample), last = first;
+	const struct dl_own_smp *v = th->own_samples.v;
+	uint32_t found;
 
-	for (; last < th->samples.cnt && v[last].ts <= end; last++) {
-		if (counts(tl, th, &v[last])) {
-			cnt[v[last].cls]++;
-			found++;
-		}
-	}
-	while (found < SAMPLES_MIN) {
+	th->places->sample = first;
+	for (; last < th->own_samples.cnt && v[last].ts <= end; last++)
+		cnt[v[last].cls]++;
+	for (found = (uint32_t)(last - first); found < SAMPLES_MIN; found++) {
 		bool left = first > 0 && v[first - 1].ts + SAMPLES_REACH_NS >= start;
-		bool right = last < th->samples.cnt && v[last].ts <= end + SAMPLES_REACH_NS;
-		const struct dl_smp *s;
+		bool right = last < th->own_samples.cnt && v[last].ts <= end + SAMPLES_REACH_NS;
+		const struct dl_own_smp *s;
 
 		if (!left && !right)
 			break;
 		s = left && (!right || start - v[first - 1].ts <= v[last].ts - end) ? &v[--first] : &v[last++];
-		if (counts(tl, th, s)) {
-			cnt[s->cls]++;
-			found++;
-		}
+		cnt[s->cls]++;
 	}
 	return found;
 }
@@ -314,16 +258,16 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 	struct dl_what what = { .text = cause_text[base], .kind = DL_EVI_THREAD, .id = thread };
 	uint32_t cnt[DL_SMP_CNT] = {}, total;
 
-	total = th->samples.cnt ? count_samples(w->tl, th, start, end, cnt) : 0;
+	total = th->own_samples.cnt ? count_samples(th, start, end, cnt) : 0;
 	if (total)
 		spread_unknown_faults(th, cnt);
 	for (uint8_t c = 0; c < DL_SMP_CNT && total; c++) {
 		enum dl_cause cause = sample_cause(th, c, base);
 
-		if (cause != base)
+		if (cnt[c] && cause != base)
 			part[cause] += (uint64_t)((unsigned __int128)len * cnt[c] / total);
 	}
-	for (int c = 0; c < DL_CAUSE_CNT; c++) {
+	for (int c = 0; c < DL_CAUSE_CNT && total; c++) {
 		struct dl_what est = { .text = cause_text[c], .kind = DL_EVI_THREAD, .id = thread, .estimated = true };
 
 		if (!part[c])
@@ -340,6 +284,7 @@ enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
 	const struct dl_span *last;
+	const struct dl_spans *handover;
 	size_t i;
 
 	*ret_from = 0;
@@ -347,8 +292,10 @@ enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 		return DL_CAUSE_STARTUP;
 	if (th->proc == DL_NONE || tl->procs.v[th->proc].main != thread)
 		return dl_role_cause(tl, thread, t);
-	i = vec_first_at(&tl->procs.v[th->proc].handover, t);
-	last = i ? &tl->procs.v[th->proc].handover.v[i - 1] : NULL;
+	handover = &tl->procs.v[th->proc].handover;
+	i = vec_first_near(handover, t, th->places->handover);
+	th->places->handover = i;
+	last = i ? &handover->v[i - 1] : NULL;
 	if (last && last->end >= t) {
 		if (last->start > *ret_from)
 			*ret_from = last->start;
@@ -411,9 +358,10 @@ static uint64_t charge_return(struct dl_walk *w, uint32_t thread, const struct d
 			      const struct dl_what *what)
 {
 	const struct dl_proc *p = &w->tl->procs.v[w->tl->threads.v[thread].proc];
-	uint64_t idx, over;
+	uint64_t over;
+	uint32_t idx;
 
-	if (!dl_map_get(&p->copy_by_corr, a->corr, &idx) || p->copies.v[idx].dir != DL_GPU_DTOH)
+	if (!dl_dense_get(&p->copy_by_corr, a->corr, &idx) || p->copies.v[idx].dir != DL_GPU_DTOH)
 		return end;
 	over = p->copies.v[idx].end > start ? p->copies.v[idx].end : start;
 	if (over >= end)

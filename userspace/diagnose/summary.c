@@ -102,10 +102,8 @@ static int sum_proc(struct dl_report *r, const struct dl_timeline *tl, uint32_t 
 	};
 	if (p->trainer != DL_NONE)
 		out->trainer_pid = tl->procs.v[p->trainer].pid;
-	vec_for_each(&tl->threads, th) {
-		if (th->proc == i)
-			sum_thread(out, tl, th, p->main == (uint32_t)(th - tl->threads.v));
-	}
+	vec_for_each(&p->threads, idx)
+		sum_thread(out, tl, &tl->threads.v[*idx], p->main == *idx);
 	sum_memory(out, p);
 	if (p->main != DL_NONE && tl->threads.v[p->main].name[0])
 		out->name = strdup(tl->threads.v[p->main].name);

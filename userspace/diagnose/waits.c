@@ -62,6 +62,7 @@ struct collector {
 	bool over;		/* and it was taken over: what comes is for the next batch */
 	bool in_handover;
 	bool only_joins;	/* the last span is nothing but waits for workers to end */
+	size_t in_starting, in_handover_spans;	/* where the last look-ups ended */
 	size_t ending;		/* spans before the first of those since a batch came or workers were made */
 };
 
@@ -135,9 +136,9 @@ static int add_block(struct collector *c, uint32_t i)
 
 /* What of [start, end] lies in these spans: the trainer takes a batch over, or makes workers. Taking over
  * ends with the thread's own wake of an index feeder, or, where none was seen, in a block. */
-static int add_phase(struct collector *c, const struct dl_spans *r, uint64_t start, uint64_t end)
+static int add_phase(struct collector *c, const struct dl_spans *r, size_t *place, uint64_t start, uint64_t end)
 {
-	size_t i = vec_first_at(r, start);
+	size_t i = *place = vec_first_near(r, start, *place);
 	int err = 0;
 
 	if (i && r->v[i - 1].end > start)
@@ -178,9 +179,9 @@ int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans
 			continue;
 		}
 		if (th->segs.v[i].state != DL_ST_BLOCKED)
-			err = add_phase(&c, c.starting, start, end);
+			err = add_phase(&c, c.starting, &c.in_starting, start, end);
 		if (!err)
-			err = add_phase(&c, c.handover, start, end);
+			err = add_phase(&c, c.handover, &c.in_handover_spans, start, end);
 	}
 	/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
 	if (out->cnt > c.ending && !(main && tl->procs.v[th->proc].loader_threads))

@@ -110,14 +110,23 @@ static uint64_t stuck_ns(const struct dl_timeline *tl, const struct dl_thread *t
 /* The thread of the process that was longest on or for a CPU, or stuck in the kernel. */
 static uint32_t busiest(const struct dl_timeline *tl, uint32_t thread, uint64_t start, uint64_t end, bool stuck)
 {
+	const uint32_t proc = tl->threads.v[thread].proc;
+	const struct dl_proc *p = proc == DL_NONE ? NULL : &tl->procs.v[proc];
 	uint32_t best = DL_NONE;
 	uint64_t most = 0;
 
-	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+	for (size_t k = 0; p && k < p->threads.cnt; k++) {
+		const struct dl_span *lives = &p->lives.v[k / DL_BATCH];
+		const uint32_t i = p->threads.v[k];
 		const struct dl_thread *th = &tl->threads.v[i];
 		uint64_t ns;
 
-		if (i == thread || !same_process(tl, thread, i) || th->start > end || th->end < start)
+		/* Most of the threads that ever were are gone. */
+		if (lives->start > end || lives->end < start) {
+			k |= DL_BATCH - 1;
+			continue;
+		}
+		if (i == thread || th->start > end || th->end < start)
 			continue;
 		ns = stuck ? stuck_ns(tl, th, start, end) : dl_running_ns(th, start, end, true);
 		if (ns > most) {

@@ -100,9 +100,6 @@ int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl);
 /* What a thread's running is for, by its role alone. */
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
 
-/* The innermost driver call around (start, end] that explains time by itself (copy, synchronise,
- * allocation, ...), clipped; NULL none. */
-const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
 enum dl_cause dl_api_cause(const struct dl_api *a);
 
 /* What the thread's own time just before t is for: phase, hand-over, role; and since when, at most. */

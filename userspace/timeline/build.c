@@ -339,6 +339,35 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_MARK] = on_mark,
 };
 
+/* The threads of each process, and where look-ups in threads begin. */
+static int set_places(struct dl_timeline *tl)
+{
+	tl->places = calloc(tl->threads.cnt, sizeof(*tl->places));
+	if (!tl->places)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
+		struct dl_thread *th = &tl->threads.v[i];
+		struct dl_span *life;
+		struct dl_proc *p;
+		uint32_t *at;
+
+		th->places = &tl->places[i];
+		if (th->proc == DL_NONE)
+			continue;
+		p = &tl->procs.v[th->proc];
+		life = p->threads.cnt % DL_BATCH ? vec_last(&p->lives) : vec_push(&p->lives);
+		at = vec_push(&p->threads);
+		if (!at || !life)
+			return -ENOMEM;
+		*at = i;
+		if (p->threads.cnt % DL_BATCH == 1 || th->start < life->start)
+			life->start = th->start;
+		if (th->end > life->end)
+			life->end = th->end;
+	}
+	return 0;
+}
+
 static int finish(struct dl_timeline *tl)
 {
 	int err;
@@ -351,11 +380,15 @@ static int finish(struct dl_timeline *tl)
 		if (th->segs.cnt && th->end < th->segs.v[th->segs.cnt - 1].start)
 			th->end = th->segs.v[th->segs.cnt - 1].start;
 	}
-	err = dl_tl_classify(tl);
+	err = set_places(tl);
+	if (!err)
+		err = dl_tl_classify(tl);
 	if (!err)
 		err = dl_tl_cpus(tl);
 	if (!err)
 		err = dl_tl_gpu_finish(tl);
+	if (!err)
+		err = dl_tl_calls_finish(tl);
 	return err ? err : dl_tl_spans_finish(tl);
 }
 
@@ -392,6 +425,7 @@ int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_di
 	idle->proc = idle->creator = DL_NONE;
 	idle->end = UINT64_MAX;
 	strcpy(idle->name, "idle");
+	tl->last_proc = DL_NONE;
 	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);
 	err = read_all(tl, t);
 	if (!err)
@@ -441,8 +475,10 @@ static void proc_fini(struct dl_proc *p)
 	vec_free(&p->starting);
 	vec_free(&p->loading);
 	vec_free(&p->handover);
-	dl_map_fini(&p->api_by_corr);
-	dl_map_fini(&p->copy_by_corr);
+	vec_free(&p->threads);
+	vec_free(&p->lives);
+	dl_dense_fini(&p->api_by_corr);
+	dl_dense_fini(&p->copy_by_corr);
 }
 
 void dl_timeline_free(struct dl_timeline *tl)
@@ -455,6 +491,9 @@ void dl_timeline_free(struct dl_timeline *tl)
 		vec_free(&th->rqs);
 		vec_free(&th->woke);
 		vec_free(&th->samples);
+		vec_free(&th->own_samples);
+		vec_free(&th->steps);
+		vec_free(&th->reach);
 		vec_free(&th->apis);
 		vec_free(&th->in_data);
 		vec_free(&th->in_calls);
@@ -489,6 +528,7 @@ void dl_timeline_free(struct dl_timeline *tl)
 	dl_map_fini(&tl->strings);
 	dl_map_fini(&tl->ksyms);
 	dl_map_fini(&tl->usyms);
+	free(tl->places);
 	free(tl);
 }
 

@@ -122,15 +122,13 @@ static int add_sync(struct dl_proc *p, const struct dl_ev_gpu_sync *ev)
 
 static int add_api(struct dl_timeline *tl, uint32_t proc, const struct dl_ev_gpu_api *ev)
 {
-	uint64_t th = DL_NONE;
+	uint32_t th = ev->h.tid ? dl_tl_find_thread(tl, ev->h.tid) : DL_NONE;
 	struct dl_api *a = vec_push(&tl->procs.v[proc].apis);
 
 	if (!a)
 		return -ENOMEM;
-	if (!ev->h.tid || !dl_map_get(&tl->tids, ev->h.tid, &th))
-		th = DL_NONE;
 	*a = (struct dl_api){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
-			      .thread = (uint32_t)th, .corr = ev->corr, .cls = ev->class,
+			      .thread = th, .corr = ev->corr, .cls = ev->class,
 			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name, .bytes = ev->bytes,
 			      .dir = ev->dir, .skipped = ev->skipped };
 	return 0;
@@ -173,6 +171,14 @@ static bool is_collective(const char *name)
 			strstr(name, "ncclDevKernel") || strstr(name, "ncclKernel"));
 }
 
+static void set_reach(struct dl_proc *p)
+{
+	uint64_t reach = 0;
+
+	vec_for_each(&p->copies, c)
+		c->reach = reach = c->end > reach ? c->end : reach;
+}
+
 static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 {
 	int err = 0;
@@ -181,6 +187,7 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 	vec_sort(&p->copies);
 	vec_sort(&p->syncs);
 	vec_sort(&p->apis);
+	set_reach(p);
 	vec_for_each(&p->kernels, k)
 		k->collective = is_collective(dl_string(tl, p->pid, k->name));
 	for (uint32_t i = 0; i < p->apis.cnt && !err; i++) {
@@ -190,8 +197,8 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 		if (a->thread != DL_NONE && tl->threads.v[a->thread].proc != (uint32_t)(p - tl->procs.v))
 			a->thread = DL_NONE;
 		/* A runtime call and the driver call inside it may share an id: keep the outer one. */
-		if (a->corr && !dl_map_get(&p->api_by_corr, a->corr, NULL))
-			err = dl_map_set(&p->api_by_corr, a->corr, i);
+		if (a->corr && !dl_dense_get(&p->api_by_corr, a->corr, NULL))
+			err = dl_dense_set(&p->api_by_corr, a->corr, i);
 		if (!err && a->thread != DL_NONE) {
 			uint32_t *at = vec_push(&tl->threads.v[a->thread].apis);
 
@@ -202,7 +209,7 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 	}
 	for (uint32_t i = 0; i < p->copies.cnt && !err; i++) {
 		if (p->copies.v[i].corr)
-			err = dl_map_set(&p->copy_by_corr, p->copies.v[i].corr, i);
+			err = dl_dense_set(&p->copy_by_corr, p->copies.v[i].corr, i);
 	}
 	return err;
 }
@@ -258,6 +265,8 @@ const struct dl_copy *dl_copy_before(const struct dl_proc *p, const struct dl_ke
 	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {
 		const struct dl_copy *c = &p->copies.v[i];
 
+		if (c->reach < t && c->reach <= last)
+			break;	/* nor any before it */
 		if (k && !waited_for(c, k))
 			continue;
 		if (c->end >= t) {

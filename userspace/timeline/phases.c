@@ -44,7 +44,7 @@ static void join_spans(struct dl_spans *s)
 /* The end of the thread's last driver call or wait before t. */
 static uint64_t last_stop(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
-	const struct dl_proc *p = &tl->procs.v[th->proc];
+	uint64_t called = dl_last_call_end(tl, th, t);
 	uint64_t best = th->segs.cnt ? th->segs.v[0].start : t;
 	uint32_t seg = dl_seg_before(th, t);
 
@@ -54,14 +54,8 @@ static uint64_t last_stop(const struct dl_timeline *tl, const struct dl_thread *
 		best = dl_seg_end(th, seg);
 		break;
 	}
-	vec_for_each(&th->apis, idx) {
-		const struct dl_api *a = &p->apis.v[*idx];
-
-		if (a->start >= t)
-			break;
-		if (a->end > best)
-			best = a->end < t ? a->end : t;
-	}
+	if (called > best)
+		best = called < t ? called : t;
 	return best;
 }
 
@@ -99,23 +93,21 @@ static struct dl_span birth_of(const struct dl_timeline *tl, const struct dl_pro
 }
 
 /* Workers that are made together are made in one phase, from the first one's birth to the last one's. */
-static int add_births(struct dl_timeline *tl, const struct dl_proc *first)
+static int add_birth(struct dl_timeline *tl, const struct dl_proc *worker, struct dl_map *by_group)
 {
-	struct dl_proc *trainer = &tl->procs.v[first->trainer];
-	struct dl_span all = birth_of(tl, trainer, first);
+	struct dl_proc *trainer = &tl->procs.v[worker->trainer];
+	struct dl_span s = birth_of(tl, trainer, worker), *all;
+	uint64_t idx;
+	int err;
 
-	vec_for_each(&tl->procs, p) {
-		struct dl_span s;
-
-		if (p->role != DL_ROLE_WORKER || p->trainer != first->trainer || p->group != first->group || !p->start)
-			continue;
-		if (p < first)
-			return 0;	/* done with that one */
-		s = birth_of(tl, trainer, p);
-		all.start = s.start < all.start ? s.start : all.start;
-		all.end = s.end > all.end ? s.end : all.end;
+	if (!dl_map_get(by_group, worker->group, &idx)) {
+		err = dl_map_set(by_group, worker->group, trainer->starting.cnt);
+		return err ? err : add_span(&trainer->starting, s.start, s.end);
 	}
-	return add_span(&trainer->starting, all.start, all.end);
+	all = &trainer->starting.v[idx];
+	all->start = s.start < all->start ? s.start : all->start;
+	all->end = s.end > all->end ? s.end : all->end;
+	return 0;
 }
 
 /* A worker ends its feeder first, then frees what it has, the data set among it. */
@@ -236,6 +228,7 @@ static int find_first_batches(struct dl_timeline *tl)
 
 int dl_find_phases(struct dl_timeline *tl)
 {
+	struct dl_map by_group = {};	/* the place of a group in its trainer's starting */
 	int err = 0;
 
 	vec_for_each(&tl->procs, p) {
@@ -247,8 +240,9 @@ int dl_find_phases(struct dl_timeline *tl)
 		if (t && !err)
 			err = add_span(&t->loading, p->start, p->end);
 		if (t && !err && p->start)
-			err = add_births(tl, p);
+			err = add_birth(tl, p, &by_group);
 	}
+	dl_map_fini(&by_group);
 	if (!err)
 		err = find_first_batches(tl);
 	vec_for_each(&tl->procs, p) {

@@ -55,11 +55,11 @@ static int find_gil(struct dl_timeline *tl)
 			struct dl_proc *p;
 			uint64_t key, cnt = 0;
 
-			if (!w || th->proc == DL_NONE || !looks_like_gil(tl, w, s->start))
+			if (th->proc == DL_NONE || tl->procs.v[th->proc].gil_addr)
+				break;
+			if (!w || !looks_like_gil(tl, w, s->start))
 				continue;
 			p = &tl->procs.v[th->proc];
-			if (p->gil_addr)
-				continue;
 			key = dl_hash64((uint64_t)th->proc << 48 ^ w->arg0 >> 8);
 			dl_map_get(&seen, key, &cnt);
 			if (++cnt >= 2)
@@ -92,10 +92,8 @@ static size_t writes_to(const struct dl_timeline *tl, uint32_t from, uint32_t to
 {
 	size_t cnt = 0;
 
-	vec_for_each(&tl->threads, th) {
-		if (th->proc != from)
-			continue;
-		vec_for_each(&th->woke, w) {
+	vec_for_each(&tl->procs.v[from].threads, idx) {
+		vec_for_each(&tl->threads.v[*idx].woke, w) {
 			if (tl->threads.v[w->wakee].proc == to &&
 			    dl_sys_class(tl->machine, w->syscall) == DL_SYS_WRITE)
 				cnt++;
@@ -253,36 +251,72 @@ struct group {
 	uint32_t cnt, loader, id, generation;
 };
 
-struct groups { struct group *v; size_t cnt, cap; };
+/* A birth by the main thread of a trainer. */
+struct birth { uint64_t start; uint32_t trainer; };
+struct births { struct birth *v; size_t cnt, cap; };
 
-#define FORK_GAP_NS 1000000000ULL	/* workers of one loader are made in a row */
+struct groups {
+	struct group *v;
+	size_t cnt, cap;
+	struct births threads;	/* by start */
+	struct dl_map by_pipe;	/* trainer and inode -> index */
+};
 
-/* A loader makes all of its workers, then the threads that feed them (_reset, _try_put_index, in every
- * PyTorch): a thread that is born between two forks ends a row of them. */
-static bool thread_between(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to)
+static int add_birth(struct births *b, uint64_t start, uint32_t trainer)
+{
+	struct birth *at = vec_push(b);
+
+	if (!at)
+		return -ENOMEM;
+	*at = (struct birth){ start, trainer };
+	return 0;
+}
+
+static int find_thread_births(const struct dl_timeline *tl, struct births *b)
 {
 	vec_for_each(&tl->threads, th) {
-		if (th->proc == trainer && th->start > from && th->start < to && th->creator == tl->procs.v[trainer].main)
+		if (th->proc != DL_NONE && th->start && th->creator == tl->procs.v[th->proc].main &&
+		    add_birth(b, th->start, th->proc))
+			return -ENOMEM;
+	}
+	vec_sort(b);
+	return 0;
+}
+
+/* Was there one between two instants? */
+static bool birth_between(const struct births *b, uint32_t trainer, uint64_t from, uint64_t to)
+{
+	for (size_t i = vec_first_at(b, from + 1); i < b->cnt && b->v[i].start < to; i++) {
+		if (b->v[i].trainer == trainer)
 			return true;
 	}
 	return false;
 }
 
-/* The group a worker belongs to: that of its result pipe, or that of the fork before it. */
-static struct group *group_of(const struct dl_timeline *tl, struct groups *groups, const struct dl_proc *p)
+static uint64_t pipe_key(uint32_t trainer, uint64_t ino)
 {
-	struct group *near = NULL;
+	return dl_hash64(ino) ^ trainer;
+}
 
-	vec_for_each(groups, g) {
-		if (g->trainer != p->trainer)
-			continue;
-		if (p->result_ino && g->ino == p->result_ino)
+#define FORK_GAP_NS 1000000000ULL	/* workers of one loader are made in a row */
+
+/* The group a worker belongs to: that of its result pipe, or that of the fork before it. A loader makes all of
+ * its workers, then the threads that feed them (_reset, _try_put_index, in every PyTorch): a thread that is born
+ * between two forks ends a row of them. */
+static struct group *group_of(struct groups *groups, const struct dl_proc *p)
+{
+	uint64_t idx;
+
+	if (p->result_ino && dl_map_get(&groups->by_pipe, pipe_key(p->trainer, p->result_ino), &idx))
+		return &groups->v[idx];
+	for (size_t i = groups->cnt; i-- > 0;) {
+		struct group *g = &groups->v[i];
+
+		if (g->trainer == p->trainer && (!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS &&
+		    !birth_between(&groups->threads, p->trainer, g->last_fork, p->start))
 			return g;
-		if ((!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS &&
-		    !thread_between(tl, p->trainer, g->last_fork, p->start))
-			near = g;
 	}
-	return near;
+	return NULL;
 }
 
 /* A group is a new generation of a loader when that loader's last one had ended before. */
@@ -332,9 +366,9 @@ int32_t dl_loader_number(const struct dl_timeline *tl, uint32_t loader)
 	return number;
 }
 
-static int add_to_group(const struct dl_timeline *tl, struct groups *groups, struct dl_proc *p)
+static int add_to_group(struct groups *groups, struct dl_proc *p)
 {
-	struct group *g = group_of(tl, groups, p);
+	struct group *g = group_of(groups, p);
 
 	if (!g) {
 		g = vec_push(groups);
@@ -342,8 +376,11 @@ static int add_to_group(const struct dl_timeline *tl, struct groups *groups, str
 			return -ENOMEM;
 		*g = (struct group){ .trainer = p->trainer, .start = p->start, .id = (uint32_t)groups->cnt - 1 };
 	}
-	if (p->result_ino)
+	if (p->result_ino && !g->ino) {
 		g->ino = p->result_ino;
+		if (dl_map_set(&groups->by_pipe, pipe_key(p->trainer, g->ino), (uint64_t)(g - groups->v)))
+			return -ENOMEM;
+	}
 	g->last_fork = p->start;
 	p->group = g->id;
 	p->index = (int32_t)g->cnt++;
@@ -352,30 +389,43 @@ static int add_to_group(const struct dl_timeline *tl, struct groups *groups, str
 	return 0;
 }
 
+/* Loader and generation of each worker, from those of its group. */
+static int number_workers(struct dl_timeline *tl, const struct groups *groups)
+{
+	struct dl_map by_id = {};
+	uint64_t idx;
+	int err = 0;
+
+	for (size_t i = 0; i < groups->cnt && !err; i++)
+		err = dl_map_set(&by_id, groups->v[i].id, i);
+	vec_for_each(&tl->procs, p) {
+		if (err || p->role != DL_ROLE_WORKER || p->trainer == DL_NONE || !dl_map_get(&by_id, p->group, &idx))
+			continue;
+		p->loader = dl_loader_number(tl, groups->v[idx].loader);
+		p->generation = groups->v[idx].generation;
+	}
+	dl_map_fini(&by_id);
+	return err;
+}
+
 static int find_loaders(struct dl_timeline *tl)
 {
 	struct groups groups = {};
-	int err = 0;
+	int err = find_thread_births(tl, &groups.threads);
 
 	find_result_pipes(tl);
 	for (size_t i = 0; i < tl->procs.cnt && !err; i++) {
 		if (tl->procs.v[i].role == DL_ROLE_WORKER && tl->procs.v[i].trainer != DL_NONE)
-			err = add_to_group(tl, &groups, &tl->procs.v[i]);
+			err = add_to_group(&groups, &tl->procs.v[i]);
 	}
 	if (groups.cnt)
 		qsort(groups.v, groups.cnt, sizeof(*groups.v), by_group_start);
 	for (size_t i = 0; i < groups.cnt && !err; i++)
 		err = loader_of(tl, &groups.v[i]);
-	vec_for_each(&tl->procs, p) {
-		if (err || p->role != DL_ROLE_WORKER || p->trainer == DL_NONE)
-			continue;
-		vec_for_each(&groups, g) {
-			if (g->id == p->group) {
-				p->loader = dl_loader_number(tl, g->loader);
-				p->generation = g->generation;
-			}
-		}
-	}
+	if (!err)
+		err = number_workers(tl, &groups);
+	vec_free(&groups.threads);
+	dl_map_fini(&groups.by_pipe);
 	vec_free(&groups);
 	return err;
 }
@@ -388,16 +438,39 @@ struct habits {
 	uint32_t timed, elsewhere;	/* futex waits with a time-out; waits at neither a futex nor a pipe */
 };
 
-static bool is_result_pipe(const struct dl_timeline *tl, uint32_t trainer, uint64_t ino)
+/* What is known of workers, to ask it for many threads. */
+struct workers {
+	struct births births;	/* by start */
+	struct dl_map pipes;	/* trainer and inode of a result pipe */
+	struct dl_map trainers;	/* those that have any */
+};
+
+static int find_workers(const struct dl_timeline *tl, struct workers *w)
 {
+	int err = 0;
+
 	vec_for_each(&tl->procs, p) {
-		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->result_ino == ino && ino)
-			return true;
+		if (err || p->role != DL_ROLE_WORKER || p->trainer == DL_NONE)
+			continue;
+		err = dl_map_set(&w->trainers, p->trainer, 1);
+		if (!err && p->result_ino)
+			err = dl_map_set(&w->pipes, pipe_key(p->trainer, p->result_ino), 1);
+		if (!err && p->start)
+			err = add_birth(&w->births, p->start, p->trainer);
 	}
-	return false;
+	vec_sort(&w->births);
+	return err;
 }
 
-static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th, struct habits *h)
+static void workers_fini(struct workers *w)
+{
+	vec_free(&w->births);
+	dl_map_fini(&w->pipes);
+	dl_map_fini(&w->trainers);
+}
+
+static void count_waits(const struct dl_timeline *tl, const struct workers *workers, const struct dl_thread *th,
+			struct habits *h)
 {
 	const struct dl_proc *p = &tl->procs.v[th->proc];
 
@@ -407,8 +480,8 @@ static void count_waits(const struct dl_timeline *tl, const struct dl_thread *th
 		h->waits++;
 		h->accepts += sys == DL_SYS_ACCEPT;
 		h->fifo_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO;
-		if (!h->result_poll && sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO)
-			h->result_poll = is_result_pipe(tl, th->proc, w->file_ino);
+		if (!h->result_poll && sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO && w->file_ino)
+			h->result_poll = dl_map_get(&workers->pipes, pipe_key(th->proc, w->file_ino), NULL);
 		h->sock += dl_is_handover_wait(tl, w);
 		h->elsewhere += sys != DL_SYS_FUTEX && !(sys == DL_SYS_WRITE && w->file_kind == DL_FILE_FIFO) &&
 				!(w->flags & DL_SW_EXCEPTION);
@@ -443,91 +516,28 @@ static void count_wakes(const struct dl_timeline *tl, const struct dl_thread *th
 	}
 }
 
-#define HAND_OUT_NS 1000000	/* work is handed out this shortly before one waits for it */
-
-/* How often the thread ended a wait of another one for data, without having been woken for it: it was at
- * work ahead of the need, as a loader is, where a pool gets each piece from who waits. */
-static uint32_t fed(const struct dl_timeline *tl, uint32_t thread, uint32_t to)
-{
-	const struct dl_thread *waiter = &tl->threads.v[to];
-	uint32_t cnt = 0;
-
-	vec_for_each(&tl->threads.v[thread].woke, w) {
-		uint32_t seg = w->wakee == to ? dl_seg_before(waiter, w->ts) : DL_NONE;
-		const struct dl_wait *wait = seg == DL_NONE ? NULL : dl_seg_wait(waiter, &waiter->segs.v[seg]);
-		uint64_t from;
-		bool asked = false;
-
-		/* Python's locks; libgomp's end of a region, which a spinning thread ends unasked, is another wait. */
-		if (!wait || wait->wake_ts != w->ts || !is_futex(tl, wait) || FUTEX_WAIT_CMD(wait->arg1) != 9 ||
-		    dl_is_gil(&tl->procs.v[waiter->proc], wait->arg0))
-			continue;
-		from = waiter->segs.v[seg].start > HAND_OUT_NS ? waiter->segs.v[seg].start - HAND_OUT_NS : 0;
-		for (size_t i = vec_first_at(&waiter->woke, from); i < waiter->woke.cnt && waiter->woke.v[i].ts < w->ts; i++)
-			asked |= waiter->woke.v[i].wakee == thread;
-		cnt += !asked;
-	}
-	return cnt;
-}
-
-/* Threads that feed the trainer's main thread, or others that do: a graph of threads hands batches on. */
-static void find_loader_threads(struct dl_timeline *tl)
-{
-	bool changed = true;
-
-	for (int round = 0; changed && round < 8; round++) {
-		changed = false;
-		for (uint32_t i = 0; i < tl->threads.cnt; i++) {
-			struct dl_thread *th = &tl->threads.v[i];
-
-			if ((th->role != DL_ROLE_TRAINER_THREAD && th->role != DL_ROLE_POOL) || th->apis.cnt ||
-			    tl->procs.v[th->proc].role != DL_ROLE_TRAINER)
-				continue;
-			for (uint32_t to = 0; to < tl->threads.cnt && th->role != DL_ROLE_LOADER_THREAD; to++) {
-				if (tl->threads.v[to].proc != th->proc || to == i ||
-				    (to != tl->procs.v[th->proc].main && tl->threads.v[to].role != DL_ROLE_LOADER_THREAD))
-					continue;
-				if (fed(tl, i, to) >= 2) {
-					th->role = DL_ROLE_LOADER_THREAD;
-					changed = true;
-				}
-			}
-		}
-	}
-}
-
-static bool has_workers(const struct dl_timeline *tl, uint32_t trainer)
-{
-	vec_for_each(&tl->procs, p) {
-		if (p->role == DL_ROLE_WORKER && p->trainer == trainer)
-			return true;
-	}
-	return false;
-}
-
 #define FEEDER_BIRTH_NS 1000000000ULL
 
 /* A queue's feeder is made by the first put, right behind the making of the workers. Where workers are
  * never idle it wakes none of them: its waits, for the queue and the interpreter alone, tell. */
-static bool is_new_feeder(const struct dl_timeline *tl, const struct dl_thread *th, const struct habits *h)
+static bool is_new_feeder(const struct dl_timeline *tl, const struct workers *w, const struct dl_thread *th,
+			  const struct habits *h)
 {
 	if (!th->start || th->creator != tl->procs.v[th->proc].main || !h->waits || !h->gil || h->timed || h->elsewhere)
 		return false;
-	vec_for_each(&tl->procs, p) {
-		if (p->role == DL_ROLE_WORKER && p->trainer == th->proc && p->start && p->start < th->start &&
-		    th->start - p->start < FEEDER_BIRTH_NS)
-			return true;
-	}
-	return false;
+	return birth_between(&w->births, th->proc, th->start > FEEDER_BIRTH_NS ? th->start - FEEDER_BIRTH_NS : 0, th->start);
 }
 
-static enum dl_role trainer_thread(const struct dl_timeline *tl, const struct dl_thread *th, const struct habits *h, bool workers)
+static enum dl_role trainer_thread(const struct dl_timeline *tl, const struct workers *known, const struct dl_thread *th,
+				   const struct habits *h)
 {
+	const bool workers = dl_map_get(&known->trainers, th->proc, NULL);
+
 	if (!strcmp(th->name, DL_GPU_THREAD))
 		return DL_ROLE_COLLECTOR;
 	if (!strncmp(th->name, "pt_data_pin", 11) || h->result_poll || (workers && h->fifo_poll && h->sock))
 		return DL_ROLE_PIN;
-	if (h->feeds_workers || is_new_feeder(tl, th, h))
+	if (h->feeds_workers || is_new_feeder(tl, known, th, h))
 		return DL_ROLE_INDEX_FEEDER;
 	if (!h->gil && ((h->waits && h->pool_futex == h->waits) || !strncmp(th->name, "PTThreadPool", 12)))
 		return DL_ROLE_POOL;
@@ -548,7 +558,7 @@ static enum dl_role worker_thread(const struct dl_thread *th, const struct habit
 	return DL_ROLE_WORKER_THREAD;
 }
 
-static void find_thread_roles(struct dl_timeline *tl)
+static void find_thread_roles(struct dl_timeline *tl, const struct workers *workers)
 {
 	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
 		struct dl_thread *th = &tl->threads.v[i];
@@ -561,10 +571,10 @@ static void find_thread_roles(struct dl_timeline *tl)
 		th->role = p->role;
 		if (p->main == i || (p->role != DL_ROLE_TRAINER && p->role != DL_ROLE_WORKER))
 			continue;
-		count_waits(tl, th, &h);
+		count_waits(tl, workers, th, &h);
 		count_wakes(tl, th, &h);
 		th->role = p->role == DL_ROLE_WORKER ? worker_thread(th, &h) :
-			   trainer_thread(tl, th, &h, has_workers(tl, th->proc));
+			   trainer_thread(tl, workers, th, &h);
 		if (th->role == DL_ROLE_FEEDER && p->feeder == DL_NONE)
 			tl->procs.v[th->proc].feeder = i;
 	}
@@ -572,15 +582,19 @@ static void find_thread_roles(struct dl_timeline *tl)
 
 int dl_find_roles(struct dl_timeline *tl)
 {
+	struct workers workers = {};
 	int err = find_gil(tl);
 
 	if (err)
 		return err;
 	find_process_roles(tl);
 	err = find_loaders(tl);
-	if (err)
-		return err;
-	find_thread_roles(tl);
-	find_loader_threads(tl);
-	return 0;
+	if (!err)
+		err = find_workers(tl, &workers);
+	if (!err) {
+		find_thread_roles(tl, &workers);
+		err = dl_find_loader_threads(tl);
+	}
+	workers_fini(&workers);
+	return err;
 }

@@ -34,6 +34,9 @@ struct dl_timeline;
 /* Fills in the roles of processes and threads, loaders, worker numbers and ranks. 0 or -ENOMEM. */
 int dl_find_roles(struct dl_timeline *tl);
 
+/* Finds those of the trainers' threads that load. Needs the other roles. 0 or -ENOMEM. See feeds.c. */
+int dl_find_loader_threads(struct dl_timeline *tl);
+
 /* The number that the workers of tl->loaders[loader] have as their loader: from 0 in each trainer. */
 int32_t dl_loader_number(const struct dl_timeline *tl, uint32_t loader);
 

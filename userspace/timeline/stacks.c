@@ -240,8 +240,10 @@ const char *dl_library_of(const struct dl_timeline *tl, uint32_t proc, uint32_t 
 	struct { const char *path; uint32_t cnt; } libs[LIBRARIES_MAX] = {};
 	uint32_t all = 0, best = 0;
 
-	vec_for_each(&tl->threads, th) {
-		if (th->proc != proc || th->role != role)
+	vec_for_each(&tl->procs.v[proc].threads, idx) {
+		const struct dl_thread *th = &tl->threads.v[*idx];
+
+		if (th->role != role)
 			continue;
 		vec_for_each(&th->samples, smp) {
 			const char *path = smp->cls == DL_SMP_USER ? mapped_at(tl, proc, smp->ip) : NULL;

@@ -2,10 +2,10 @@
 /* Numbers from the kernel's ABI: arch/x86/entry/syscalls/syscall_64.tbl, asm-generic/unistd.h. */
 #include "timeline/syscalls.h"
 
-#include <stddef.h>
 #include <string.h>
 
-static const uint8_t x86_64[] = {
+const uint8_t dl_sys_table[DL_MACHINE_CNT][DL_SYS_NRS] = {
+[DL_MACHINE_X86_64] = {
 	[0] = DL_SYS_READ, [1] = DL_SYS_WRITE, [2] = DL_SYS_FILE, [3] = DL_SYS_CLOSE,
 	[4] = DL_SYS_FILE, [5] = DL_SYS_FILE, [6] = DL_SYS_FILE, [7] = DL_SYS_POLL,
 	[9] = DL_SYS_MMAP, [10] = DL_SYS_MMAP, [11] = DL_SYS_MMAP, [12] = DL_SYS_MMAP,
@@ -28,9 +28,8 @@ static const uint8_t x86_64[] = {
 	[327] = DL_SYS_READ, [328] = DL_SYS_WRITE, [332] = DL_SYS_FILE, [435] = DL_SYS_FORK,
 	[437] = DL_SYS_FILE, [441] = DL_SYS_POLL, [449] = DL_SYS_FUTEX, [454] = DL_SYS_FUTEX,
 	[455] = DL_SYS_FUTEX,
-};
-
-static const uint8_t arm64[] = {
+},
+[DL_MACHINE_ARM64] = {
 	[4] = DL_SYS_READ, [22] = DL_SYS_POLL, [25] = DL_SYS_LOCK, [32] = DL_SYS_LOCK, [35] = DL_SYS_FILE, [45] = DL_SYS_FILE,
 	[46] = DL_SYS_FILE, [47] = DL_SYS_FILE, [48] = DL_SYS_FILE, [56] = DL_SYS_FILE,
 	[57] = DL_SYS_CLOSE, [61] = DL_SYS_FILE, [63] = DL_SYS_READ, [64] = DL_SYS_WRITE,
@@ -49,22 +48,11 @@ static const uint8_t arm64[] = {
 	[269] = DL_SYS_WRITE, [285] = DL_SYS_READ, [286] = DL_SYS_READ, [287] = DL_SYS_WRITE,
 	[291] = DL_SYS_FILE, [435] = DL_SYS_FORK, [437] = DL_SYS_FILE, [441] = DL_SYS_POLL,
 	[449] = DL_SYS_FUTEX, [454] = DL_SYS_FUTEX, [455] = DL_SYS_FUTEX,
+},
 };
 
 enum dl_machine dl_machine_of(const char *uname_machine)
 {
 	return uname_machine && (!strcmp(uname_machine, "aarch64") || !strcmp(uname_machine, "arm64")) ?
 		DL_MACHINE_ARM64 : DL_MACHINE_X86_64;
-}
-
-enum dl_sys dl_sys_class(enum dl_machine machine, int32_t nr)
-{
-	const uint8_t *table = machine == DL_MACHINE_ARM64 ? arm64 : x86_64;
-	size_t cnt = machine == DL_MACHINE_ARM64 ? sizeof(arm64) : sizeof(x86_64);
-	enum dl_sys class;
-
-	if (nr < 0)
-		return DL_SYS_NONE;
-	class = (size_t)nr < cnt ? table[nr] : DL_SYS_OTHER;
-	return class == DL_SYS_NONE ? DL_SYS_OTHER : class;
 }

@@ -29,9 +29,22 @@ enum dl_sys {
 	DL_SYS_CNT,
 };
 
-enum dl_machine { DL_MACHINE_X86_64 = 0, DL_MACHINE_ARM64 };
+enum dl_machine { DL_MACHINE_X86_64 = 0, DL_MACHINE_ARM64, DL_MACHINE_CNT };
 
 enum dl_machine dl_machine_of(const char *uname_machine);
-enum dl_sys dl_sys_class(enum dl_machine machine, int32_t nr);
+
+#define DL_SYS_NRS 512	/* numbers from here on mean nothing special */
+
+extern const uint8_t dl_sys_table[DL_MACHINE_CNT][DL_SYS_NRS];	/* DL_SYS_NONE: DL_SYS_OTHER */
+
+static inline enum dl_sys dl_sys_class(enum dl_machine machine, int32_t nr)
+{
+	enum dl_sys sys;
+
+	if (nr < 0)
+		return DL_SYS_NONE;
+	sys = nr < DL_SYS_NRS ? (enum dl_sys)dl_sys_table[machine][nr] : DL_SYS_OTHER;
+	return sys == DL_SYS_NONE ? DL_SYS_OTHER : sys;
+}
 
 #endif

@@ -26,14 +26,14 @@ static int seg_push(struct dl_thread *th, uint64_t ts, enum dl_state state, uint
 	return 0;
 }
 
-static uint32_t wait_push(struct dl_thread *th, const struct dl_wait *wait)
+static int push_blocked(struct dl_thread *th, uint64_t ts, uint16_t cpu, const struct dl_wait *wait)
 {
 	struct dl_wait *w = vec_push(&th->waits);
 
 	if (!w)
-		return DL_NONE;
+		return -ENOMEM;
 	*w = *wait;
-	return (uint32_t)(th->waits.cnt - 1);
+	return seg_push(th, ts, DL_ST_BLOCKED, (uint32_t)(th->waits.cnt - 1), cpu);
 }
 
 static uint32_t rq_push(struct dl_thread *th, const struct dl_rq *rq)
@@ -60,19 +60,33 @@ static uint32_t thread_new(struct dl_timeline *tl, uint32_t tid)
 
 	if (!th || dl_map_set(&tl->tids, tid, idx))
 		return DL_NONE;
+	tl->recent[tid % DL_RECENT_CNT] = (struct dl_recent){ tid, idx };
 	th->tid = tid;
 	th->proc = th->creator = DL_NONE;
 	th->end = UINT64_MAX;
 	return idx;
 }
 
-uint32_t dl_tl_thread(struct dl_timeline *tl, uint32_t tid)
+uint32_t dl_tl_find_thread(struct dl_timeline *tl, uint32_t tid)
 {
+	struct dl_recent *r = &tl->recent[tid % DL_RECENT_CNT];
 	uint64_t idx;
 
 	if (!tid)
 		return DL_IDLE;
-	return dl_map_get(&tl->tids, tid, &idx) ? (uint32_t)idx : thread_new(tl, tid);
+	if (r->tid == tid)
+		return r->idx;
+	if (!dl_map_get(&tl->tids, tid, &idx))
+		return DL_NONE;
+	*r = (struct dl_recent){ tid, (uint32_t)idx };
+	return r->idx;
+}
+
+uint32_t dl_tl_thread(struct dl_timeline *tl, uint32_t tid)
+{
+	uint32_t idx = dl_tl_find_thread(tl, tid);
+
+	return idx == DL_NONE ? thread_new(tl, tid) : idx;
 }
 
 uint32_t dl_tl_proc(struct dl_timeline *tl, uint32_t pid)
@@ -80,8 +94,14 @@ uint32_t dl_tl_proc(struct dl_timeline *tl, uint32_t pid)
 	struct dl_proc *p;
 	uint64_t idx;
 
-	if (dl_map_get(&tl->pids, pid, &idx))
-		return (uint32_t)idx;
+	/* Most events in a row are of one. */
+	if (tl->last_pid == pid && tl->last_proc != DL_NONE)
+		return tl->last_proc;
+	if (dl_map_get(&tl->pids, pid, &idx)) {
+		tl->last_pid = pid;
+		tl->last_proc = (uint32_t)idx;
+		return tl->last_proc;
+	}
 	p = vec_push(&tl->procs);
 	if (!p)
 		return DL_NONE;
@@ -186,7 +206,6 @@ static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_s
 	bool still_runnable = !ev->prev_state || (ev->flags & DL_SW_PREEMPT);
 	uint64_t ran_ns = ev->exec_ns > th->exec_ns ? ev->exec_ns - th->exec_ns : 0;
 	struct dl_wait wait;
-	uint32_t ref;
 	int err;
 
 	take_totals(th, ev);
@@ -217,8 +236,7 @@ static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_s
 		.file_kind = ev->file_kind, .syscall = ev->syscall, .stack = ev->stack,
 		.flags = ev->flags, .waker = DL_NONE, .uninterruptible = ev->prev_state & 2,
 	};
-	ref = wait_push(th, &wait);
-	return ref == DL_NONE ? -ENOMEM : seg_push(th, ev->h.ts, DL_ST_BLOCKED, ref, ev->h.cpu);
+	return push_blocked(th, ev->h.ts, ev->h.cpu, &wait);
 }
 
 /* A thread that blocks and is switched in again without a wake was woken a moment before it was
@@ -357,8 +375,10 @@ int dl_tl_fork(struct dl_timeline *tl, const struct dl_ev_fork *ev)
 		return -ENOMEM;
 	if (parent == DL_IDLE || !ev->child_tid)
 		return 0;
-	if (new_proc)
+	if (new_proc) {
 		dl_map_del(&tl->pids, ev->child_pid);
+		tl->last_proc = DL_NONE;
+	}
 	/* The child may have been seen already: its first wake can be stamped before the fork. */
 	child = dl_tl_thread(tl, ev->child_tid);
 	if (child != DL_NONE && (tl->threads.v[child].end != UINT64_MAX || tl->threads.v[child].start))
@@ -430,7 +450,6 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 	struct dl_thread *th;
 	struct dl_proc *p;
 	uint64_t found;
-	uint32_t ref;
 
 	if (idx == DL_NONE)
 		return -ENOMEM;
@@ -466,14 +485,15 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 		return 0;
 	if (ev->state != 'S' && ev->state != 'D')
 		return seg_push(th, ev->h.ts, DL_ST_UNKNOWN, DL_NONE, DL_CPU_NONE);
-	ref = wait_push(th, &wait);
-	return ref == DL_NONE ? -ENOMEM : seg_push(th, ev->h.ts, DL_ST_BLOCKED, ref, DL_CPU_NONE);
+	return push_blocked(th, ev->h.ts, DL_CPU_NONE, &wait);
 }
 
 uint32_t dl_seg_before(const struct dl_thread *th, uint64_t t)
 {
-	size_t i = vec_first_at(&th->segs, t);
+	size_t i = vec_first_near(&th->segs, t, th->places ? th->places->seg : 0);
 
+	if (th->places)
+		th->places->seg = i;
 	return i ? (uint32_t)(i - 1) : DL_NONE;
 }
 

@@ -7,6 +7,7 @@
 
 /* All return an index or DL_NONE without memory. An unknown id is created. */
 uint32_t dl_tl_thread(struct dl_timeline *tl, uint32_t tid);	/* foreign unless known */
+uint32_t dl_tl_find_thread(struct dl_timeline *tl, uint32_t tid);	/* DL_NONE unless known */
 uint32_t dl_tl_own_thread(struct dl_timeline *tl, uint32_t tid, uint32_t pid);
 uint32_t dl_tl_proc(struct dl_timeline *tl, uint32_t pid);
 
@@ -41,6 +42,9 @@ int dl_tl_gpu(struct dl_timeline *tl, const struct dl_hdr *ev);
 int dl_tl_gpu_finish(struct dl_timeline *tl);
 int dl_tl_span(struct dl_timeline *tl, const struct dl_ev_span *ev);
 int dl_tl_spans_finish(struct dl_timeline *tl);
+
+/* What follows from the driver calls, once samples are classified: see calls.c. */
+int dl_tl_calls_finish(struct dl_timeline *tl);
 
 /* Classifies stacks and samples once all symbols are known, see stacks.c. */
 int dl_tl_classify(struct dl_timeline *tl);

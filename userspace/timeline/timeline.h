@@ -15,6 +15,7 @@
 
 #include <dlbpf/event.h>
 
+#include "base/dense.h"
 #include "base/diag.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -100,35 +101,55 @@ enum dl_smp_class {
 struct dl_span { uint64_t start, end; };
 struct dl_spans { struct dl_span *v; size_t cnt, cap; };
 
+#define DL_BATCH 64	/* what is known of so many together saves looking at each */
+
+/* Where look-ups in a thread ended: the next ones are near. They move while a timeline is only read. */
+struct dl_places { size_t seg, sample, api, step, handover; };
+
+/* A sample that no driver call explains. */
+struct dl_own_smp {
+	uint64_t ts;
+	uint8_t cls;
+};
+
 struct dl_thread {
-	uint32_t tid, nstid;
+	/* what scheduler events touch comes first */
+	uint32_t tid;
 	uint32_t proc;		/* index; DL_NONE for a foreign thread */
-	uint32_t creator;	/* thread that made it; DL_NONE unknown */
-	uint64_t start;		/* creation, when recorded; else 0 */
 	uint64_t end;		/* exit; UINT64_MAX */
-	uint64_t exec_ns, min_flt;	/* from first_* to the last seen */
-	uint64_t first_exec_ns, first_min_flt;
-	uint32_t maj_flt, first_maj_flt;
-	char name[16 + 1];
-	bool kthread, has_totals;
-	uint32_t cpus_allowed;	/* as of its last switch; 0 unknown */
-	uint32_t outs, sigblock_outs;	/* switch-outs, and those with nearly all signals blocked */
-	enum dl_role role;
 	DL_VEC(struct dl_seg) segs;
 	DL_VEC(struct dl_wait) waits;
 	DL_VEC(struct dl_rq) rqs;
 	DL_VEC(struct dl_woke) woke;
+	uint64_t exec_ns, min_flt;	/* from first_* to the last seen */
+	uint32_t maj_flt;
+	uint32_t cpus_allowed;	/* as of its last switch; 0 unknown */
+	uint32_t outs, sigblock_outs;	/* switch-outs, and those with nearly all signals blocked */
+	bool kthread, has_totals;
+	/* while building */
+	bool has_switches;
+	uint32_t switches;
+	uint64_t last_out_ts;
+	uint64_t run_wake_ts;	/* a wake met while running */
+	uint64_t exit_ts;	/* of its EXIT; 0 none */
+
+	uint32_t nstid;
+	uint32_t creator;	/* thread that made it; DL_NONE unknown */
+	uint64_t start;		/* creation, when recorded; else 0 */
+	uint64_t first_exec_ns, first_min_flt;
+	uint32_t first_maj_flt;
+	char name[16 + 1];
+	enum dl_role role;
 	DL_VEC(struct dl_smp) samples;
+	DL_VEC(struct dl_own_smp) own_samples;
+	uint32_t cls_cnt[DL_SMP_CNT];	/* samples by class */
 	DL_VEC(uint32_t) apis;	/* indices in the process's apis, in order of start */
+	DL_VEC(uint32_t) steps;	/* main thread: places in apis of launches, and of copies whose record is known */
+	DL_VEC(uint64_t) reach;	/* main thread: of each DL_BATCH calls, the latest end of the calls before them */
 	struct dl_spans in_data;	/* a profiler saw it wait for or make a batch */
 	struct dl_spans in_calls;	/* and in operators of the framework, or in calls of the driver */
 	struct dl_spans in_costly;	/* of which calls that explain time by themselves: all but launches */
-	/* while building */
-	uint64_t run_wake_ts;	/* a wake met while running */
-	uint64_t exit_ts;	/* of its EXIT; 0 none */
-	uint32_t switches;
-	bool has_switches;
-	uint64_t last_out_ts;
+	struct dl_places *places;	/* NULL while building */
 };
 
 struct dl_mem { uint64_t ts, anon, file, shmem, swap, pgtables; };
@@ -152,6 +173,7 @@ struct dl_copy {
 	uint64_t start, end, bytes;
 	uint32_t device, stream, corr;
 	uint16_t dir, src, dst, flags;
+	uint64_t reach;		/* the latest end of this one and those that began before it */
 };
 
 struct dl_sync {
@@ -166,6 +188,8 @@ struct dl_proc {
 	uint32_t parent;	/* process index; DL_NONE outside the tree or unknown */
 	uint32_t ppid;
 	uint32_t main;		/* main thread */
+	DL_VEC(uint32_t) threads;	/* all of them */
+	struct dl_spans lives;	/* of each DL_BATCH threads: from the first birth to the last end */
 	uint32_t feeder;	/* worker: the thread that puts its batches; DL_NONE */
 	bool root, forked, execed, exited, quartet;
 	int32_t exit_status;
@@ -193,8 +217,8 @@ struct dl_proc {
 	DL_VEC(struct dl_kern) kernels;	/* sorted by start */
 	DL_VEC(struct dl_copy) copies;	/* sorted by start */
 	DL_VEC(struct dl_sync) syncs;
-	struct dl_map api_by_corr;	/* corr -> index in apis */
-	struct dl_map copy_by_corr;	/* corr -> index in copies */
+	struct dl_dense api_by_corr;	/* corr -> index in apis */
+	struct dl_dense copy_by_corr;	/* corr -> index in copies */
 	uint32_t gpu_state, gpu_version;
 	bool gpu_simulated;
 	char *gpu_text;		/* which collector, or why none; while another tool has CUPTI: gpu_busy */
@@ -249,6 +273,10 @@ struct dl_loader {
 struct dl_cpu_run { uint64_t start, end; uint32_t thread; };
 struct dl_cpu { DL_VEC(struct dl_cpu_run) runs; };	/* sorted by start */
 
+#define DL_RECENT_CNT 1024
+
+struct dl_recent { uint32_t tid, idx; };
+
 struct dl_timeline {
 	uint64_t start, end;	/* observed span */
 	uint64_t events;
@@ -268,6 +296,9 @@ struct dl_timeline {
 	struct dl_kept_vec clocks;	/* GPU_CLOCK */
 	struct dl_kept_vec gpu_looks;	/* GPU_LINK, GPU_SAMPLE */
 	struct dl_map tids, pids;	/* the newest thread and process of an id */
+	struct dl_recent recent[DL_RECENT_CNT];	/* of tids, by its last bits */
+	uint32_t last_pid, last_proc;		/* of pids: the last one; DL_NONE */
+	struct dl_places *places;	/* of all threads */
 	struct dl_map strings;		/* pid << 32 | id -> index in texts */
 	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
 	struct dl_text_vec texts;
@@ -294,6 +325,22 @@ static inline struct dl_wait *dl_seg_wait(const struct dl_thread *th, const stru
 {
 	return s->state == DL_ST_BLOCKED && s->ref != DL_NONE ? &th->waits.v[s->ref] : NULL;
 }
+
+/* A call that explains time by itself: a copy, a synchronise, an allocation, ...; all but launches. */
+bool dl_call_explains(const struct dl_api *a);
+
+/* The place in th->apis of the last call that starts before t; DL_NONE none. */
+uint32_t dl_call_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
+
+/* The innermost call around the instant just before t that explains time by itself; NULL none. */
+const struct dl_api *dl_api_at(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
+
+/* The latest end of the calls of a process's main thread that start before t; 0 none. */
+uint64_t dl_last_call_end(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
+
+/* The first launch, or copy whose record is known, that the process's main thread makes at or behind t; NULL
+ * none. */
+const struct dl_api *dl_next_step(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t);
 
 /* True for a futex of the process's GIL: its condition, its mutex, its forced switch. They lie
  * within 256 bytes (research on CPython 3.10 to 3.13: docs/DIAGNOSIS.md). */
