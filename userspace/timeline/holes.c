@@ -104,9 +104,10 @@ static uint64_t known_until(const struct dl_thread *th)
 	return th->last_out_ts ? th->last_out_ts : th->segs.v[0].start;
 }
 
-int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct dl_ev_task *ev, uint32_t wait)
+int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct dl_ev_task *ev, const struct dl_wait *wait)
 {
 	struct dl_span hole;
+	struct dl_wait *w;
 	struct dl_seg *at;
 
 	if (!dl_tl_hole(tl, known_until(th), ev->h.ts, &hole) || hole.end > ev->h.ts)
@@ -114,10 +115,15 @@ int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct
 	if (vec_last(&th->segs)->start >= hole.end)
 		return 0;	/* it has been met behind it, and tells by itself */
 	if (!th->has_totals || ev->exec_ns != th->exec_ns) {
-		at = dl_tl_forget_hole(th, &hole) ? NULL : vec_push(&th->segs);
+		if (dl_tl_forget_hole(th, &hole))
+			return -ENOMEM;
+		w = vec_push(&th->waits);
+		at = w ? vec_push(&th->segs) : NULL;
 		if (!at)
 			return -ENOMEM;
-		*at = (struct dl_seg){ .start = ev->h.ts, .state = DL_ST_BLOCKED, .ref = wait, .cpu = DL_CPU_NONE };
+		*w = *wait;
+		*at = (struct dl_seg){ .start = ev->h.ts, .state = DL_ST_BLOCKED, .ref = (uint32_t)(th->waits.cnt - 1),
+				       .cpu = DL_CPU_NONE };
 		th->has_switches = false;
 	}
 	th->last_out_ts = ev->h.ts;	/* else it has not run: it is where it was */

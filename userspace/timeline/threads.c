@@ -477,10 +477,8 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 	th->outs++;
 	if ((th->segs.cnt && !tl->holes.cnt) || (ev->flags & DL_TF_GONE))
 		return 0;
-	if (th->segs.cnt && (ev->state == 'S' || ev->state == 'D')) {
-		ref = wait_push(th, &wait);
-		return ref == DL_NONE ? -ENOMEM : dl_tl_task_behind(tl, th, ev, ref);
-	}
+	if (th->segs.cnt && (ev->state == 'S' || ev->state == 'D'))
+		return dl_tl_task_behind(tl, th, ev, &wait);
 	if (th->segs.cnt)
 		return 0;
 	if (ev->state != 'S' && ev->state != 'D')

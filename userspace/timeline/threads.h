@@ -29,7 +29,7 @@ bool dl_tl_hole(const struct dl_timeline *tl, uint64_t from, uint64_t to, struct
 int dl_tl_forget_hole(struct dl_thread *th, const struct dl_span *hole);
 
 /* The recorder looked at a thread that sleeps, in this wait, and that has not been met since a hole. */
-int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct dl_ev_task *ev, uint32_t wait);
+int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct dl_ev_task *ev, const struct dl_wait *wait);
 
 /* Of threads that were not met again. */
 int dl_tl_holes_finish(struct dl_timeline *tl);
