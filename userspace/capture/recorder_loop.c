@@ -182,6 +182,8 @@ static void look_behind_holes(struct dl_recorder *r, uint64_t now)
 	r->hole_looks = false;
 	for (size_t i = 0; i < r->tree.procs.cnt; i++)
 		dl_tree_look_later(&r->tree, r->tree.procs.v[i]->pid, 0, now);
+}
+
 static int weigh_calls(struct dl_recorder *r, uint64_t now)
 {
 	char why[256];
@@ -201,6 +203,7 @@ static int every_second(struct dl_recorder *r, struct dl_rec_loop *l, uint64_t n
 	err = dl_rec_emit_losses(r);
 	if (!err)
 		err = weigh_calls(r, now);
+	if (!err)
 		err = tell_shed(r, now);
 	look_behind_holes(r, now);
 	if (!err)
