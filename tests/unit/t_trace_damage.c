@@ -2,6 +2,7 @@
 /* Every byte of a file wrong, and files cut off everywhere. */
 #include <zstd.h>
 
+#include "base/cleanup.h"
 #include "fuzz/reseal.h"
 #include "unit/trace_util.h"
 
