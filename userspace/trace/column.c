@@ -183,9 +183,14 @@ static const uint32_t *get_slots(struct dl_decoder *d, const struct column *c, s
 /* Residuals to x, in place. */
 static void unpredict(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
 {
-	const uint32_t *slot = c->order == DL_ORD_NONE ? NULL : get_slots(d, c, first, n);
-	uint64_t *v = d->v, *last = d->tables.v + c->last, *last2 = d->tables.v + c->last2, x;
+	uint64_t *v = d->v, *last = NULL, *last2 = NULL, x;
+	const uint32_t *slot = NULL;
 
+	if (has_tables(c)) {
+		slot = get_slots(d, c, first, n);
+		last = d->tables.v + c->last;
+		last2 = d->tables.v + c->last2;
+	}
 	switch (c->order) {
 	case DL_ORD_NONE:
 		break;
