@@ -72,7 +72,7 @@ TEST(a_hole_is_unexplained)
 	feeder_puts(s, 49, 50.01);
 	r = job_report(s, NULL);
 	check_adds_up(r);
-	CHECK_EQ(charged(r, DL_CAUSE_UNEXPLAINED), MS(11));	/* until the worker is met again, at 36 */
+	CHECK_EQ(charged(r, DL_CAUSE_UNEXPLAINED), MS(11));	/* until the worker is met again, by a switch, at 36 */
 	CHECK_EQ(charged(r, DL_CAUSE_DECODE), MS(49 - 36) + MS(25 - 20.12));
 	CHECK_EQ(r->lost, 60);
 	CHECK_EQ(r->shed, 0);

@@ -4,8 +4,9 @@
  * LOSS tells. A LOSS with times stands where its hole begins, so that a hole is known before anything
  * behind it is.
  *
- * What a thread did up to a hole holds, and so does what it did from its first event behind it on. In
- * between it is not known, unless its own counters say that nothing happened.
+ * What a thread did up to a hole holds, and so does what it did from its first event behind it on; when that is a
+ * wake, it was blocked since the hole's end. In between it is not known, unless its own counters say that nothing
+ * happened.
  */
 #include <errno.h>
 #include <string.h>
@@ -62,39 +63,63 @@ bool dl_tl_hole(const struct dl_timeline *tl, uint64_t from, uint64_t to, struct
 	return any;
 }
 
-/* Whoever woke it may have done so from a later wait, which is not known. */
-static void forget_end(struct dl_thread *th, const struct dl_seg *s, const struct dl_span *hole)
+/*
+ * The wait that a hole cuts off: whoever woke the thread behind the hole ended another one, of which the begin and the
+ * reason are missing. In *ret what is known of that; false when it was not woken, or was not seen to get a CPU then.
+ */
+static bool cut_wait(struct dl_thread *th, size_t before, size_t behind, const struct dl_span *hole, struct dl_wait *ret)
 {
-	struct dl_wait *w = dl_seg_wait(th, s);
+	struct dl_wait *w = before ? dl_seg_wait(th, &th->segs.v[before - 1]) : NULL;
+	const struct dl_seg *s = &th->segs.v[behind];
+	bool ran;
 
 	if (!w || w->wake_ts < hole->start)
-		return;
+		return false;
+	*ret = (struct dl_wait){ .syscall = -2, .wake_ts = w->wake_ts, .waker = w->waker, .wake_syscall = w->wake_syscall,
+				 .wake_flags = w->wake_flags };
 	w->wake_ts = 0;
 	w->waker = DL_NONE;
 	w->wake_syscall = 0;
 	w->wake_flags = 0;
+	if (behind < th->segs.cnt && s->state == DL_ST_RUNNABLE)
+		s++;
+	ran = s < th->segs.v + th->segs.cnt && s->state == DL_ST_RUNNING;
+	return ran && ret->wake_ts > hole->end;
+}
+
+/* Makes the segments [at, at + old) new ones, whose content is the caller's. */
+static int splice(struct dl_thread *th, size_t at, size_t old, size_t new)
+{
+	if (new > old && vec_reserve(&th->segs, new - old))
+		return -ENOMEM;
+	memmove(th->segs.v + at + new, th->segs.v + at + old, (th->segs.cnt - at - old) * sizeof(*th->segs.v));
+	th->segs.cnt = th->segs.cnt - old + new;
+	return 0;
 }
 
 int dl_tl_forget_hole(struct dl_thread *th, const struct dl_span *hole)
 {
-	const struct dl_seg unknown = { .state = DL_ST_UNKNOWN, .ref = DL_NONE, .cpu = DL_CPU_NONE };
 	size_t before = vec_first_at(&th->segs, hole->start), behind = before;
+	struct dl_wait wait, *w = NULL;
+	struct dl_seg *at;
 
 	while (behind < th->segs.cnt && th->segs.v[behind].start < hole->end)
 		behind++;
-	if (before)
-		forget_end(th, &th->segs.v[before - 1], hole);
-	if (behind == before) {
-		if (!vec_push(&th->segs))
+	if (cut_wait(th, before, behind, hole, &wait)) {
+		w = vec_push(&th->waits);
+		if (!w)
 			return -ENOMEM;
-		memmove(th->segs.v + before + 1, th->segs.v + before, (th->segs.cnt - 1 - before) * sizeof(*th->segs.v));
-	} else {
-		memmove(th->segs.v + before + 1, th->segs.v + behind, (th->segs.cnt - behind) * sizeof(*th->segs.v));
-		th->segs.cnt -= behind - before - 1;
+		*w = wait;
 	}
-	th->segs.v[before] = unknown;
+	if (splice(th, before, behind - before, w ? 2 : 1))
+		return -ENOMEM;
+	at = &th->segs.v[before];
 	/* one that was made in the hole begins there */
-	th->segs.v[before].start = !before && th->start > hole->start ? th->start : hole->start;
+	*at = (struct dl_seg){ .start = !before && th->start > hole->start ? th->start : hole->start, .state = DL_ST_UNKNOWN,
+			       .ref = DL_NONE, .cpu = DL_CPU_NONE };
+	if (w)
+		at[1] = (struct dl_seg){ .start = hole->end, .state = DL_ST_BLOCKED, .ref = (uint32_t)(th->waits.cnt - 1),
+					 .cpu = DL_CPU_NONE };
 	return 0;
 }
 

@@ -169,10 +169,13 @@ static void take_totals(struct dl_thread *th, const struct dl_ev_switch *ev)
 static int infer_switch_in(struct dl_timeline *tl, struct dl_thread *th, uint64_t ts, uint16_t cpu, uint64_t ran_ns)
 {
 	const struct dl_seg *last = vec_last(&th->segs);
+	struct dl_span hole;
 
 	tl->inferred_switches++;
 	if (ran_ns > ts - last->start)
 		ran_ns = ts - last->start;
+	if (last->state == DL_ST_BLOCKED && dl_tl_hole(tl, last->start, ts - ran_ns, &hole) && dl_tl_forget_hole(th, &hole))
+		return -ENOMEM;
 	return seg_push(th, ts - ran_ns, DL_ST_RUNNING, DL_NONE, cpu);
 }
 
@@ -184,6 +187,7 @@ static int check_lost(struct dl_timeline *tl, struct dl_thread *th, const struct
 	uint32_t step = ev->switches - th->switches;
 	bool counted = ev->switches && th->has_switches;
 	uint64_t since = th->last_out_ts;
+	struct dl_span hole;
 
 	th->has_switches = ev->switches != 0;
 	th->switches = ev->switches;
@@ -191,6 +195,12 @@ static int check_lost(struct dl_timeline *tl, struct dl_thread *th, const struct
 	if (counted && step > 1) {
 		tl->lost_switches += step - 1;
 		return forget_since(tl, th, since, ev->h.ts);
+	}
+	/* No count to compare with: whether it slept through a hole is not known. */
+	if (!counted && last && dl_tl_hole(tl, since ? since : th->segs.v[0].start, ev->h.ts, &hole)) {
+		if (dl_tl_forget_hole(th, &hole))
+			return -ENOMEM;
+		last = vec_last(&th->segs);
 	}
 	if (!last || last->state == DL_ST_RUNNING || last->state == DL_ST_UNKNOWN)
 		return 0;
@@ -281,6 +291,9 @@ static int switch_in(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_sw
 			last->ref = ref;
 		} else if (!w->wake_ts) {
 			infer_timer(tl, w, last->start, ev->h.ts);
+			/* woken in a hole: from when on it only waited for its CPU is not known */
+			if (!w->wake_ts && dl_tl_hole(tl, last->start, ev->h.ts, &hole) && dl_tl_forget_hole(th, &hole))
+				return -ENOMEM;
 		}
 	} else if (last && last->state == DL_ST_RUNNING && dl_tl_hole(tl, last->start, ev->h.ts, &hole)) {
 		if (dl_tl_forget_hole(th, &hole))
