@@ -285,7 +285,7 @@ TEST(damage_columns_that_end_early)
 		static uint8_t payload[8192];
 		const size_t residuals[] = { n, 0, n - 1, n + 1, n & ~(size_t)127, n & ~(size_t)63, n / 2 };
 
-		for (size_t i = 0; i < ARRAY_SIZE(residuals); i++) {
+		for (size_t i = 0; i < sizeof(residuals) / sizeof(residuals[0]); i++) {
 			struct dl_frame_hdr h;
 			size_t sz = make_switches(payload, &h, n, residuals[i]);
 			int err = decode_payload(dec, &header.schema, &h, payload, sz, cctx);

@@ -112,9 +112,8 @@ static bool is_pseudo(uint32_t magic)
 
 static bool on_disk(const struct dl_wait *w)
 {
-	if (is_pseudo(w->file_magic))
-		return false;
-	return w->file_kind == DL_FILE_REG || w->file_kind == DL_FILE_DIR || w->file_kind == DL_FILE_BLK;
+	return (w->file_kind == DL_FILE_REG || w->file_kind == DL_FILE_DIR || w->file_kind == DL_FILE_BLK) &&
+	       !is_pseudo(w->file_magic);
 }
 
 static enum dl_why why_descriptor(const struct dl_wait *w, uint64_t start)

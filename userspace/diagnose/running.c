@@ -250,24 +250,10 @@ static const char *const cause_text[DL_CAUSE_CNT] = {
 	[DL_CAUSE_UNEXPLAINED] = "ran",
 };
 
-/* Divides [start, end] between base and what the samples show; the parts add up exactly. */
-static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, enum dl_cause base)
+/* Charges the parts that are not base's, from the end on. Returns where they begin. */
+static uint64_t charge_parts(struct dl_walk *w, uint32_t thread, const uint64_t part[DL_CAUSE_CNT], uint64_t end)
 {
-	const struct dl_thread *th = &w->tl->threads.v[thread];
-	uint64_t part[DL_CAUSE_CNT] = {}, len = end - start;
-	struct dl_what what = { .text = cause_text[base], .kind = DL_EVI_THREAD, .id = thread };
-	uint32_t cnt[DL_SMP_CNT] = {}, total;
-
-	total = th->own_samples.cnt ? count_samples(th, start, end, cnt) : 0;
-	if (total)
-		spread_unknown_faults(th, cnt);
-	for (uint8_t c = 0; c < DL_SMP_CNT && total; c++) {
-		enum dl_cause cause = sample_cause(th, c, base);
-
-		if (cnt[c] && cause != base)
-			part[cause] += (uint64_t)((unsigned __int128)len * cnt[c] / total);
-	}
-	for (int c = 0; c < DL_CAUSE_CNT && total; c++) {
+	for (int c = 0; c < DL_CAUSE_CNT; c++) {
 		struct dl_what est = { .text = cause_text[c], .kind = DL_EVI_THREAD, .id = thread, .estimated = true };
 
 		if (!part[c])
@@ -275,6 +261,31 @@ static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, u
 		dl_charge(w, (enum dl_cause)c, thread, end - part[c], end, &est);
 		end -= part[c];
 	}
+	return end;
+}
+
+/* Divides [start, end] between base and what the samples show; the parts add up exactly. */
+static void charge_sampled(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end, enum dl_cause base)
+{
+	const struct dl_thread *th = &w->tl->threads.v[thread];
+	uint64_t part[DL_CAUSE_CNT] = {}, len = end - start;
+	struct dl_what what = { .text = cause_text[base], .kind = DL_EVI_THREAD, .id = thread };
+	uint32_t cnt[DL_SMP_CNT] = {}, total;
+	bool divided = false;
+
+	total = th->own_samples.cnt ? count_samples(th, start, end, cnt) : 0;
+	if (total)
+		spread_unknown_faults(th, cnt);
+	for (uint8_t c = 0; c < DL_SMP_CNT && total; c++) {
+		enum dl_cause cause = cnt[c] ? sample_cause(th, c, base) : base;
+
+		if (cause == base)
+			continue;
+		part[cause] += (uint64_t)((unsigned __int128)len * cnt[c] / total);
+		divided = true;
+	}
+	if (divided)
+		end = charge_parts(w, thread, part, end);
 	if (base == DL_CAUSE_HOST && th->role == DL_ROLE_COLLECTOR)
 		what.text = "ran: dlbpf's collector";
 	dl_charge(w, base, thread, start, end, &what);
@@ -380,7 +391,7 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 		uint64_t from = start;
 
 		if (a) {
-			const char *name = dl_string(tl, tl->procs.v[th->proc].pid, a->name);
+			const char *name = w->want_steps ? dl_string(tl, tl->procs.v[th->proc].pid, a->name) : NULL;
 			struct dl_what what = { .text = name ? name : "driver call", .kind = DL_EVI_NAME,
 						.id = dl_name_id(th->proc, a->name) };
 

@@ -86,7 +86,7 @@ static uint16_t awaited_cpu(const struct dl_thread *th, uint32_t seg)
 static const struct dl_cpu_run *any_run(const struct dl_timeline *tl, uint64_t t)
 {
 	vec_for_each(&tl->cpus, c) {
-		size_t i = vec_first_at(&c->runs, t);
+		size_t i = dl_run_at(c, t);
 
 		if (i && c->runs.v[i - 1].end >= t)
 			return &c->runs.v[i - 1];
@@ -125,7 +125,7 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 	if (rq->before == DL_IDLE && foreign == DL_NONE)
 		c = NULL;
 
-	for (size_t i = c ? vec_first_at(&c->runs, end) : 0; i-- > 0 && end > start;) {
+	for (size_t i = c ? dl_run_at(c, end) : 0; i-- > 0 && end > start;) {
 		const struct dl_cpu_run *run = &c->runs.v[i];
 		uint64_t from = run->start > start ? run->start : start;
 
@@ -145,7 +145,7 @@ static void charge_contention(struct dl_walk *w, uint32_t thread, uint32_t seg, 
 static bool straight_from(const struct dl_timeline *tl, uint32_t waker, uint16_t cpu, uint64_t woken, uint64_t got)
 {
 	const struct dl_cpu *c = cpu < tl->cpus.cnt ? &tl->cpus.v[cpu] : NULL;
-	size_t i = c ? vec_first_at(&c->runs, got) : 0;
+	size_t i = c ? dl_run_at(c, got) : 0;
 
 	/* A waker outside the job has no runs here. */
 	if (!c || tl->threads.v[waker].proc == DL_NONE)
@@ -170,11 +170,10 @@ bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 }
 
 /* What the latency of a wake-up is charged to: what the wait was. */
-static enum dl_cause latency_cause(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
+static enum dl_cause latency_cause(const struct dl_timeline *tl, uint32_t thread, uint32_t seg, enum dl_why why)
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
 	const struct dl_wait *wait = wait_before(th, seg);
-	enum dl_why why = dl_why_blocked(tl, th, seg - 1);
 	uint32_t waker = wait->waker;
 	uint64_t unused;
 	enum dl_cause work = dl_work_cause(tl, thread, th->segs.v[seg].start, &unused);
@@ -208,11 +207,21 @@ static bool gave_way(const struct dl_timeline *tl, const struct dl_thread *th, u
 	*ret_back = UINT64_MAX;
 	if (cpu >= tl->cpus.cnt)
 		return true;
-	i = vec_first_at(&tl->cpus.v[cpu].runs, start);
+	i = dl_run_at(&tl->cpus.v[cpu], start);
 	if (i < tl->cpus.v[cpu].runs.cnt && tl->cpus.v[cpu].runs.v[i].thread == rq->preempted_by &&
 	    tl->cpus.v[cpu].runs.v[i].start == start)
 		*ret_back = tl->cpus.v[cpu].runs.v[i].end;
 	return true;
+}
+
+void dl_charge_latency(struct dl_walk *w, uint32_t thread, uint32_t seg, enum dl_why why, uint64_t start, uint64_t end)
+{
+	struct dl_what what = { .text = "waking up", .kind = DL_EVI_THREAD, .id = thread };
+
+	if (dl_api_at(w->tl, &w->tl->threads.v[thread], end))
+		dl_charge_running(w, thread, start, end);
+	else
+		dl_charge(w, latency_cause(w->tl, thread, seg, why), thread, start, end, &what);
 }
 
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end)
@@ -245,15 +254,6 @@ void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64
 		what.text = "gave its CPU to a thread that it had just woken";
 		what.id = rq->preempted_by;
 		dl_charge(w, cause, thread, start, back < end ? back : end, &what);
-		return;
-	}
-	if (dl_is_latency(w->tl, thread, seg)) {
-		if (dl_api_at(w->tl, th, end)) {
-			dl_charge_running(w, thread, start, end);
-			return;
-		}
-		what.text = "waking up";
-		dl_charge(w, latency_cause(w->tl, thread, seg), thread, start, end, &what);
 		return;
 	}
 	charge_contention(w, thread, seg, start, end);

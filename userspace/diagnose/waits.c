@@ -134,9 +134,7 @@ static int add_block(struct collector *c, uint32_t i)
 	return err;
 }
 
-/* What of [start, end] lies in these spans: the trainer takes a batch over, or makes workers. Taking over
- * ends with the thread's own wake of an index feeder, or, where none was seen, in a block. */
-static int add_phase(struct collector *c, const struct dl_spans *r, size_t *place, uint64_t start, uint64_t end)
+static int add_spans(struct collector *c, const struct dl_spans *r, size_t *place, uint64_t start, uint64_t end)
 {
 	size_t i = *place = vec_first_near(r, start, *place);
 	int err = 0;
@@ -154,6 +152,17 @@ static int add_phase(struct collector *c, const struct dl_spans *r, size_t *plac
 		c->over = c->had_batch && part.end == r->v[i].end;
 	}
 	return err;
+}
+
+/* What of [start, end] lies in these spans: the trainer takes a batch over, or makes workers. Taking over
+ * ends with the thread's own wake of an index feeder, or, where none was seen, in a block. place: where the
+ * last piece was; they come in order. */
+static int add_phase(struct collector *c, const struct dl_spans *r, size_t *place, uint64_t start, uint64_t end)
+{
+	/* Most often it lies between the two spans where the last piece was. */
+	if ((!*place || r->v[*place - 1].end <= start) && (*place == r->cnt || r->v[*place].start >= end))
+		return 0;
+	return add_spans(c, r, place, start, end);
 }
 
 int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out)

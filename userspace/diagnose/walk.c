@@ -390,6 +390,23 @@ static void walk_blocked(struct dl_walk *w, uint32_t *thread, uint64_t *t, uint3
 	*t = start;
 }
 
+/* Returns where the walk goes on in the thread. */
+static uint64_t walk_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t t, uint64_t floor)
+{
+	enum dl_why why;
+
+	if (!dl_is_latency(w->tl, thread, seg)) {
+		dl_charge_runnable(w, thread, seg, start, t);
+		return start;
+	}
+	/* The latency of waking up is charged as the wait: behind the GIL as what its holder does. */
+	why = dl_why_blocked(w->tl, &w->tl->threads.v[thread], seg - 1);
+	if (why == DL_WHY_GIL)
+		return walk_gil(w, thread, seg - 1, t, floor);
+	dl_charge_latency(w, thread, seg, why, start, t);
+	return start;
+}
+
 void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor)
 {
 	struct dl_what lost = { .text = "not known: events are missing" };
@@ -425,13 +442,7 @@ void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor
 			t = start;
 			break;
 		case DL_ST_RUNNABLE:
-			/* The latency of waking up is charged as the wait: behind the GIL as what its holder does. */
-			if (dl_is_latency(w->tl, thread, seg) && dl_why_blocked(w->tl, th, seg - 1) == DL_WHY_GIL) {
-				t = walk_gil(w, thread, seg - 1, t, floor);
-				break;
-			}
-			dl_charge_runnable(w, thread, seg, start, t);
-			t = start;
+			t = walk_runnable(w, thread, seg, start, t, floor);
 			break;
 		case DL_ST_BLOCKED:
 			walk_blocked(w, &thread, &t, seg, floor, &visited);

@@ -80,11 +80,14 @@ struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool esti
 void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 	       const struct dl_what *what);
 
-/* runqueue.c: charges a wait for a CPU. */
+/* runqueue.c: charges a wait for a CPU that is more than the latency of waking up. */
 void dl_charge_runnable(struct dl_walk *w, uint32_t thread, uint32_t seg, uint64_t start, uint64_t end);
 
 /* Is this wait for a CPU only the latency of waking up: the CPU came from idle or from the waker at once? */
 bool dl_is_latency(const struct dl_timeline *tl, uint32_t thread, uint32_t seg);
+
+/* Charges it, where it is, as the wait before it, which was for this. */
+void dl_charge_latency(struct dl_walk *w, uint32_t thread, uint32_t seg, enum dl_why why, uint64_t start, uint64_t end);
 
 /* running.c: charges a running interval of a thread by role, phase, driver calls and samples. */
 void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint64_t end);

@@ -339,19 +339,31 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_MARK] = on_mark,
 };
 
-/* The threads of each process, and where look-ups in threads begin. */
 static int set_places(struct dl_timeline *tl)
 {
-	tl->places = calloc(tl->threads.cnt, sizeof(*tl->places));
-	if (!tl->places)
+	struct dl_places *at = calloc(tl->threads.cnt + tl->procs.cnt + tl->cpus.cnt, sizeof(*at));
+
+	tl->places = at;
+	if (!at)
 		return -ENOMEM;
+	vec_for_each(&tl->threads, th)
+		th->places = at++;
+	vec_for_each(&tl->procs, p)
+		p->places = at++;
+	vec_for_each(&tl->cpus, c)
+		c->places = at++;
+	return 0;
+}
+
+/* The threads of each process. */
+static int list_threads(struct dl_timeline *tl)
+{
 	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
 		struct dl_thread *th = &tl->threads.v[i];
 		struct dl_span *life;
 		struct dl_proc *p;
 		uint32_t *at;
 
-		th->places = &tl->places[i];
 		if (th->proc == DL_NONE)
 			continue;
 		p = &tl->procs.v[th->proc];
@@ -380,11 +392,13 @@ static int finish(struct dl_timeline *tl)
 		if (th->segs.cnt && th->end < th->segs.v[th->segs.cnt - 1].start)
 			th->end = th->segs.v[th->segs.cnt - 1].start;
 	}
-	err = set_places(tl);
+	err = list_threads(tl);
 	if (!err)
 		err = dl_tl_classify(tl);
 	if (!err)
 		err = dl_tl_cpus(tl);
+	if (!err)
+		err = set_places(tl);
 	if (!err)
 		err = dl_tl_gpu_finish(tl);
 	if (!err)

@@ -259,7 +259,7 @@ static bool waited_for(const struct dl_copy *c, const struct dl_kern *k)
 
 const struct dl_copy *dl_copy_before(const struct dl_proc *p, const struct dl_kern *k, uint64_t t, uint64_t *from)
 {
-	size_t i = vec_first_at(&p->copies, t);
+	size_t i = p->places->copy = vec_first_near(&p->copies, t, p->places->copy);
 	uint64_t last = *from;
 
 	for (int back = 0; i-- > 0 && back < COPIES_BACK; back++) {

@@ -68,39 +68,48 @@ static bool has_prefix(const char *name, const char *const *prefixes)
 	return false;
 }
 
-static bool stack_has(const struct dl_timeline *tl, const struct dl_stack *s, const char *const *prefixes)
-{
-	for (int i = 0; i < s->kernel_cnt; i++) {
-		const char *name = dl_kernel_symbol(tl, s->addrs[i]);
+/* Names of the kernel part of a stack, as far as they are known. */
+struct names { const char **v; size_t cnt, cap; };
 
-		if (name && has_prefix(name, prefixes))
+static bool any_has(const struct names *names, const char *const *prefixes)
+{
+	vec_for_each(names, name) {
+		if (has_prefix(*name, prefixes))
 			return true;
 	}
 	return false;
 }
 
-static int first_rule(const struct dl_timeline *tl, const struct dl_stack *s, const struct rule *rules,
-		      size_t cnt, int otherwise)
+static int first_rule(const struct names *names, const struct rule *rules, size_t cnt, int otherwise)
 {
 	for (size_t i = 0; i < cnt; i++) {
-		if (stack_has(tl, s, rules[i].prefixes))
+		if (any_has(names, rules[i].prefixes))
 			return rules[i].value;
 	}
 	return otherwise;
 }
 
-#define FIRST_RULE(tl, s, rules, otherwise) \
-	first_rule(tl, s, rules, sizeof(rules) / sizeof(rules[0]), otherwise)
+#define FIRST_RULE(names, rules, otherwise) first_rule(names, rules, sizeof(rules) / sizeof(rules[0]), otherwise)
 
-static void classify_stack(const struct dl_timeline *tl, struct dl_stack *s)
+static int classify_stack(const struct dl_timeline *tl, struct dl_stack *s, struct names *names)
 {
 	if (!s->kernel_cnt)
-		return;
-	if (stack_has(tl, s, fault_entry))
-		s->cls = (uint8_t)FIRST_RULE(tl, s, fault_rules, DL_SMP_FAULT);
+		return 0;
+	names->cnt = 0;
+	for (int i = 0; i < s->kernel_cnt; i++) {
+		const char *name = dl_kernel_symbol(tl, s->addrs[i]), **at = name ? vec_push(names) : NULL;
+
+		if (name && !at)
+			return -ENOMEM;
+		if (name)
+			*at = name;
+	}
+	if (any_has(names, fault_entry))
+		s->cls = (uint8_t)FIRST_RULE(names, fault_rules, DL_SMP_FAULT);
 	else
-		s->cls = (uint8_t)FIRST_RULE(tl, s, syscall_rules, DL_SMP_KERNEL);
-	s->wait = (uint8_t)FIRST_RULE(tl, s, wait_rules, DL_SW_WAIT_UNKNOWN);
+		s->cls = (uint8_t)FIRST_RULE(names, syscall_rules, DL_SMP_KERNEL);
+	s->wait = (uint8_t)FIRST_RULE(names, wait_rules, DL_SW_WAIT_UNKNOWN);
+	return 0;
 }
 
 #define INSN_MAX 15	/* bytes of an x86 instruction */
@@ -195,10 +204,12 @@ static int look_around(struct dl_thread *th)
 
 int dl_tl_classify(struct dl_timeline *tl)
 {
+	struct names names = {};
 	int err = 0;
 
 	vec_for_each(&tl->stacks, s)
-		classify_stack(tl, s);
+		err = err ? err : classify_stack(tl, s, &names);
+	vec_free(&names);
 	vec_for_each(&tl->threads, th) {
 		vec_for_each(&th->samples, smp) {
 			if (!smp->kernel)

@@ -118,8 +118,12 @@ uint32_t dl_tl_proc(struct dl_timeline *tl, uint32_t pid)
 /* A thread of the tree. One that has ended makes room for a new one with the same id. */
 uint32_t dl_tl_own_thread(struct dl_timeline *tl, uint32_t tid, uint32_t pid)
 {
-	uint32_t idx = dl_tl_thread(tl, tid), proc;
+	const struct dl_recent *r = &tl->recent[tid % DL_RECENT_CNT];
+	uint32_t idx, proc;
 
+	if (tid && r->tid == tid && tl->threads.v[r->idx].end == UINT64_MAX && tl->threads.v[r->idx].proc != DL_NONE)
+		return r->idx;
+	idx = dl_tl_thread(tl, tid);
 	if (idx == DL_NONE || idx == DL_IDLE)
 		return idx;
 	if (tl->threads.v[idx].end != UINT64_MAX) {
@@ -521,6 +525,11 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 			sum += to - start;
 	}
 	return sum;
+}
+
+size_t dl_run_at(const struct dl_cpu *c, uint64_t t)
+{
+	return c->places->run = vec_first_near(&c->runs, t, c->places->run);
 }
 
 static int add_runs(struct dl_timeline *tl, uint32_t thread)

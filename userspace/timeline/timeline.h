@@ -103,8 +103,9 @@ struct dl_spans { struct dl_span *v; size_t cnt, cap; };
 
 #define DL_BATCH 64	/* what is known of so many together saves looking at each */
 
-/* Where look-ups in a thread ended: the next ones are near. They move while a timeline is only read. */
-struct dl_places { size_t seg, sample, api, step, handover; };
+/* Where look-ups in a thread, a process or a CPU ended: the next ones are near. They move while a timeline is
+ * only read. */
+struct dl_places { size_t seg, sample, api, step, handover, copy, run; };
 
 /* A sample that no driver call explains. */
 struct dl_own_smp {
@@ -216,6 +217,7 @@ struct dl_proc {
 	DL_VEC(struct dl_api) apis;
 	DL_VEC(struct dl_kern) kernels;	/* sorted by start */
 	DL_VEC(struct dl_copy) copies;	/* sorted by start */
+	struct dl_places *places;
 	DL_VEC(struct dl_sync) syncs;
 	struct dl_dense api_by_corr;	/* corr -> index in apis */
 	struct dl_dense copy_by_corr;	/* corr -> index in copies */
@@ -271,7 +273,10 @@ struct dl_loader {
 
 /* A run of a thread of the tree on a CPU. */
 struct dl_cpu_run { uint64_t start, end; uint32_t thread; };
-struct dl_cpu { DL_VEC(struct dl_cpu_run) runs; };	/* sorted by start */
+struct dl_cpu {
+	DL_VEC(struct dl_cpu_run) runs;	/* sorted by start */
+	struct dl_places *places;
+};
 
 #define DL_RECENT_CNT 1024
 
@@ -298,7 +303,7 @@ struct dl_timeline {
 	struct dl_map tids, pids;	/* the newest thread and process of an id */
 	struct dl_recent recent[DL_RECENT_CNT];	/* of tids, by its last bits */
 	uint32_t last_pid, last_proc;		/* of pids: the last one; DL_NONE */
-	struct dl_places *places;	/* of all threads */
+	struct dl_places *places;	/* of all threads, processes and CPUs */
 	struct dl_map strings;		/* pid << 32 | id -> index in texts */
 	struct dl_map ksyms, usyms;	/* kernel address, hash of pid and address -> texts */
 	struct dl_text_vec texts;
@@ -358,6 +363,9 @@ bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
 
 /* True when the wait was for another process or thread to end: at a worker's sentinel, which is a pipe, too. */
 bool dl_is_join(const struct dl_timeline *tl, const struct dl_wait *w);
+
+/* Index of the first run of the CPU that starts at or behind t. */
+size_t dl_run_at(const struct dl_cpu *c, uint64_t t);
 
 /* Running time of the thread between two instants. */
 uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, bool runnable_too);

@@ -66,6 +66,19 @@ static inline const uint8_t *get_inside(const uint8_t *p, uint64_t *ret)
 	return p;
 }
 
+/* Eight bytes to eight numbers. */
+static inline void spread(uint64_t *v, uint64_t w)
+{
+	v[0] = w & 0xff;
+	v[1] = w >> 8 & 0xff;
+	v[2] = w >> 16 & 0xff;
+	v[3] = w >> 24 & 0xff;
+	v[4] = w >> 32 & 0xff;
+	v[5] = w >> 40 & 0xff;
+	v[6] = w >> 48 & 0xff;
+	v[7] = w >> 56;
+}
+
 /* n varints to v. Returns where they end, or NULL. */
 static const uint8_t *get_residuals(const uint8_t *p, const uint8_t *end, uint64_t *v, size_t n)
 {
@@ -75,8 +88,7 @@ static const uint8_t *get_residuals(const uint8_t *p, const uint8_t *end, uint64
 		uint64_t w = load64(p);
 
 		if (!(w & EIGHT_ENDS)) {
-			for (int k = 0; k < 8; k++, w >>= 8)
-				v[i + (size_t)k] = w & 0xff;
+			spread(v + i, w);
 			p += 8;
 			i += 8;
 			continue;
