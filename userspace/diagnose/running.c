@@ -253,11 +253,12 @@ static const char *const cause_text[DL_CAUSE_CNT] = {
 /* Charges the parts that are not base's, from the end on. Returns where they begin. */
 static uint64_t charge_parts(struct dl_walk *w, uint32_t thread, const uint64_t part[DL_CAUSE_CNT], uint64_t end)
 {
-	for (int c = 0; c < DL_CAUSE_CNT; c++) {
-		struct dl_what est = { .text = cause_text[c], .kind = DL_EVI_THREAD, .id = thread, .estimated = true };
+	struct dl_what est = { .kind = DL_EVI_THREAD, .id = thread, .estimated = true };
 
+	for (int c = 0; c < DL_CAUSE_CNT; c++) {
 		if (!part[c])
 			continue;
+		est.text = cause_text[c];
 		dl_charge(w, (enum dl_cause)c, thread, end - part[c], end, &est);
 		end -= part[c];
 	}

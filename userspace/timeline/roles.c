@@ -260,6 +260,7 @@ struct groups {
 	size_t cnt, cap;
 	struct births threads;	/* by start */
 	struct dl_map by_pipe;	/* trainer and inode -> index */
+	DL_VEC(size_t) no_pipe;	/* those whose pipe is not known, or was not when they were made */
 };
 
 static int add_birth(struct births *b, uint64_t start, uint32_t trainer)
@@ -309,8 +310,8 @@ static struct group *group_of(struct groups *groups, const struct dl_proc *p)
 
 	if (p->result_ino && dl_map_get(&groups->by_pipe, pipe_key(p->trainer, p->result_ino), &idx))
 		return &groups->v[idx];
-	for (size_t i = groups->cnt; i-- > 0;) {
-		struct group *g = &groups->v[i];
+	for (size_t i = p->result_ino ? groups->no_pipe.cnt : groups->cnt; i-- > 0;) {
+		struct group *g = &groups->v[p->result_ino ? groups->no_pipe.v[i] : i];
 
 		if (g->trainer == p->trainer && (!p->result_ino || !g->ino) && p->start - g->last_fork < FORK_GAP_NS &&
 		    !birth_between(&groups->threads, p->trainer, g->last_fork, p->start))
@@ -375,6 +376,13 @@ static int add_to_group(struct groups *groups, struct dl_proc *p)
 		if (!g)
 			return -ENOMEM;
 		*g = (struct group){ .trainer = p->trainer, .start = p->start, .id = (uint32_t)groups->cnt - 1 };
+		if (!p->result_ino) {
+			size_t *at = vec_push(&groups->no_pipe);
+
+			if (!at)
+				return -ENOMEM;
+			*at = groups->cnt - 1;
+		}
 	}
 	if (p->result_ino && !g->ino) {
 		g->ino = p->result_ino;
@@ -426,6 +434,7 @@ static int find_loaders(struct dl_timeline *tl)
 		err = number_workers(tl, &groups);
 	vec_free(&groups.threads);
 	dl_map_fini(&groups.by_pipe);
+	vec_free(&groups.no_pipe);
 	vec_free(&groups);
 	return err;
 }
