@@ -94,9 +94,9 @@ struct consumer {
 
 static const struct dl_thread *consumer_of(const struct dl_timeline *tl, uint32_t trainer)
 {
-	vec_for_each(&tl->threads, th) {
-		if (th->proc == trainer && th->role == DL_ROLE_PIN)
-			return th;
+	vec_for_each(&tl->procs.v[trainer].threads, i) {
+		if (tl->threads.v[*i].role == DL_ROLE_PIN)
+			return &tl->threads.v[*i];
 	}
 	return tl->procs.v[trainer].main == DL_NONE ? NULL : &tl->threads.v[tl->procs.v[trainer].main];
 }

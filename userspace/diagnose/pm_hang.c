@@ -208,12 +208,13 @@ static bool is_quiet(const struct dl_timeline *tl, uint32_t proc, uint64_t since
 {
 	*alone = true;
 	*partner = DL_NONE;
-	for (uint32_t i = 1; i < tl->threads.cnt; i++) {
+	vec_for_each(&tl->procs.v[proc].threads, idx) {
+		const uint32_t i = *idx;
 		const struct dl_thread *th = &tl->threads.v[i];
 		const struct dl_wait *w;
 		uint64_t from;
 
-		if (th->proc != proc || i == tl->procs.v[proc].main || th->end < ts || th->start > ts || !th->segs.cnt)
+		if (i == tl->procs.v[proc].main || th->end < ts || th->start > ts || !th->segs.cnt)
 			continue;
 		if (dl_running_ns(th, since, ts, true) > BEAT_NS)
 			return false;

@@ -260,14 +260,14 @@ void dl_pm_add_threads(struct dl_pmx *x)
 {
 	size_t left_out = 0;
 
-	for (uint32_t proc = 0; proc < x->tl->procs.cnt; proc++) {
-		for (uint32_t i = 1; i < x->tl->threads.cnt; i++) {
-			if (x->tl->threads.v[i].proc != proc || !was_there(&x->tl->threads.v[i], x->at))
+	vec_for_each(&x->tl->procs, p) {
+		vec_for_each(&p->threads, i) {
+			if (!was_there(&x->tl->threads.v[*i], x->at))
 				continue;
 			if (x->pm->threads.cnt >= THREADS_MAX)
 				left_out++;
 			else
-				DL_PM_DO(x, add_thread(x, i));
+				DL_PM_DO(x, add_thread(x, *i));
 		}
 	}
 	if (left_out)

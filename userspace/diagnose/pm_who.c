@@ -215,9 +215,9 @@ bool dl_pm_is_ancestor(const struct dl_timeline *tl, uint32_t proc, uint32_t of)
 
 uint32_t dl_pm_consumer(const struct dl_timeline *tl, uint32_t trainer)
 {
-	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
-		if (tl->threads.v[i].proc == trainer && tl->threads.v[i].role == DL_ROLE_PIN)
-			return i;
+	vec_for_each(&tl->procs.v[trainer].threads, i) {
+		if (tl->threads.v[*i].role == DL_ROLE_PIN)
+			return *i;
 	}
 	return tl->procs.v[trainer].main;
 }
