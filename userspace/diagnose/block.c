@@ -6,6 +6,8 @@
  */
 #include "diagnose/walk.h"
 
+#include "timeline/past.h"
+
 #define FUTEX_PRIVATE 128
 #define FUTEX_CMD(op) ((op) & 127)
 #define FUTEX_WAIT 0
@@ -16,15 +18,16 @@
 /* A wait with a deadline this far away is for data (queue.get with a time-out), not for a lock. */
 #define DATA_TIMEOUT_NS 40000000ULL
 
+#define LOOK_BACK 64	/* waits of a thread */
+
 /* Who last woke the thread before t, wakes for the GIL aside; its creator where nobody did since its
  * birth; DL_NONE not known. */
 static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
 	const struct dl_proc *p = th->proc == DL_NONE ? NULL : &tl->procs.v[th->proc];
-	uint32_t i = dl_seg_before(th, t);
-	int looked = 0;
+	uint32_t i = dl_seg_before(th, t), looked = 0;
 
-	for (; i != DL_NONE && looked < 64; i = i ? i - 1 : DL_NONE) {
+	for (; i != DL_NONE && looked < LOOK_BACK; i = i ? i - 1 : DL_NONE) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 
 		if (!w)
@@ -35,6 +38,10 @@ static uint32_t last_waker_before(const struct dl_timeline *tl, const struct dl_
 		/* A timer's or another interrupt's wake names whoever was on the CPU. */
 		return dl_timed_out(w, th->segs.v[i].start) || w->wake_syscall < 0 ? DL_NONE : w->waker;
 	}
+	if (i == DL_NONE && th->past && th->past->waker_back && th->past->waker_back <= LOOK_BACK - looked)
+		return th->past->waker;
+	if (th->past && th->past->waits > LOOK_BACK - looked)
+		return DL_NONE;
 	return i == DL_NONE && th->start ? th->creator : DL_NONE;
 }
 

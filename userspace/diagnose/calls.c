@@ -12,6 +12,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "diagnose/diagnose.h"
+#include "diagnose/walk.h"
 
 #define SHORT_NS 50000ULL		/* a call as short as that waits for nothing */
 #define RATED_SZ (1ULL << 20)		/* copies that a rate is taken from */
@@ -28,15 +32,16 @@ static double rate_of(const struct dl_api *a)
 	return length_of(a) ? (double)a->bytes * 1e9 / (double)length_of(a) : RATE_MAX;
 }
 
-static double best_rate(const struct dl_proc *p)
+bool dl_call_rate(struct dl_call_search *s, const struct dl_proc *p)
 {
-	double best = RATE_MIN;
+	double was = s->rate, best = was > RATE_MIN ? was : RATE_MIN;
 
 	vec_for_each(&p->apis, a) {
 		if (a->cls == DL_CALL_COPY && a->bytes >= RATED_SZ && rate_of(a) < RATE_MAX && rate_of(a) > best)
 			best = rate_of(a);
 	}
-	return best;
+	s->rate = best;
+	return best > was;
 }
 
 /* How much of the call's end is the copy itself; *ret_estimated when not all of it is. */
@@ -110,32 +115,73 @@ static void count(struct dl_calls_report *c, const struct dl_api *a, uint64_t wa
 	}
 }
 
-int dl_call_waits(const struct dl_timeline *tl, uint32_t thread, uint64_t from, uint64_t to,
-		  struct dl_call_waits *ret, struct dl_calls_report *calls)
+/* Index of the first of the thread's calls that is not done with. */
+static size_t first_left(const struct dl_call_search *s, const struct dl_thread *th, const struct dl_proc *p)
 {
-	const struct dl_thread *th = &tl->threads.v[thread];
-	const struct dl_proc *p = &tl->procs.v[th->proc];
-	const double rate = best_rate(p);
-	uint64_t over = 0;
+	size_t lo = 0, hi = th->apis.cnt;
 
-	vec_for_each(&th->apis, idx) {
-		const struct dl_api *a = &p->apis.v[*idx];
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (p->apis.v[th->apis.v[mid]].start < s->at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+int dl_call_waits(struct dl_call_search *s, const struct dl_stage *st, uint32_t thread, struct dl_calls_report *calls)
+{
+	const struct dl_thread *th = &st->tl->threads.v[thread];
+	const struct dl_proc *p = &st->tl->procs.v[th->proc];
+	uint64_t from = st->opts->from_ts, to = st->opts->to_ts;
+
+	s->known = true;
+	for (size_t i = first_left(s, th, p); i < th->apis.cnt; i++) {
+		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
 		struct dl_call_wait *w;
 		bool estimated;
 		uint64_t ns;
 
+		if (!st->last && a->start > st->until)
+			break;
 		/* The outermost: what is inside is part of it. */
-		if (a->start < over || a->start < from || a->end > to || a->end > th->end)
+		if (a->start < s->over || a->start < from || a->end > to)
 			continue;
-		over = a->end;
-		ns = waited_ns(p, a, rate, &estimated);
+		if (!st->last && a->end > st->until) {
+			s->at = a->start;
+			return 0;
+		}
+		if (a->end > th->end)
+			continue;
+		s->over = a->end;
+		ns = waited_ns(p, a, s->rate, &estimated);
 		count(calls, a, ns);
 		if (!ns)
 			continue;
-		w = vec_push(ret);
+		w = vec_push(&s->out);
 		if (!w)
 			return -ENOMEM;
 		*w = (struct dl_call_wait){ a->end - ns, a->end, estimated };
 	}
+	s->at = st->until + 1;
 	return 0;
+}
+
+uint64_t dl_call_need(const struct dl_call_search *s)
+{
+	return s->out.cnt && s->out.v[0].start < s->at ? s->out.v[0].start : s->at;
+}
+
+void dl_call_take(struct dl_call_search *s, size_t cnt)
+{
+	s->out.cnt -= cnt;
+	if (cnt)
+		memmove(s->out.v, s->out.v + cnt, s->out.cnt * sizeof(*s->out.v));
+}
+
+void dl_call_search_fini(struct dl_call_search *s)
+{
+	vec_free(&s->out);
 }

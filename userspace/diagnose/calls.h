@@ -13,9 +13,24 @@ struct dl_call_wait {
 };
 struct dl_call_waits { struct dl_call_wait *v; size_t cnt, cap; };
 
-/* Those of a thread's outermost calls that lie within [from, to], sorted and disjoint; all its calls
- * there are added to *calls. 0 or -ENOMEM. */
-int dl_call_waits(const struct dl_timeline *tl, uint32_t thread, uint64_t from, uint64_t to,
-		  struct dl_call_waits *ret, struct dl_calls_report *calls);
+/* The search, stage by stage. Zeroed to begin with. */
+struct dl_call_search {
+	bool known;		/* there are calls */
+	double rate;		/* best of copies, bytes a second; 0 not known yet */
+	uint64_t at;		/* calls that begin before are done with */
+	uint64_t over;		/* end of the last outermost one */
+	struct dl_call_waits out;	/* sorted and disjoint */
+};
+
+/* Looks for faster copies; true when the rate has changed. */
+bool dl_call_rate(struct dl_call_search *s, const struct dl_proc *p);
+
+/* Those of a thread's outermost calls that lie within the window; all its calls there are added to *calls.
+ * 0 or -ENOMEM. */
+struct dl_stage;
+int dl_call_waits(struct dl_call_search *s, const struct dl_stage *st, uint32_t thread, struct dl_calls_report *calls);
+uint64_t dl_call_need(const struct dl_call_search *s);
+void dl_call_take(struct dl_call_search *s, size_t cnt);	/* the first ones of out are done with */
+void dl_call_search_fini(struct dl_call_search *s);
 
 #endif

@@ -10,6 +10,86 @@ void dl_ledger_fini(struct dl_ledger *l)
 {
 	for (int c = 0; c < DL_CAUSE_CNT; c++)
 		dl_map_fini(&l->evidence[c]);
+	dl_map_fini(&l->devs);
+}
+
+/* --- evidence in bounded memory --- */
+
+#define EVIDENCE_MAX 16384
+#define EVIDENCE_SHARE 65536	/* less than one such part of the cause's time is forgotten */
+
+/* Devices of files that nothing is known of any more. */
+static int forget_files(struct dl_ledger *l)
+{
+	struct dl_map kept = {};
+	uint64_t key, dev;
+	size_t pos = 0;
+	int err = 0;
+
+	while (!err && dl_map_next(&l->devs, &pos, &key, &dev)) {
+		bool used = false;
+
+		for (int c = 0; c < DL_CAUSE_CNT; c++)
+			used |= dl_map_get(&l->evidence[c], key, NULL);
+		if (used)
+			err = dl_map_set(&kept, key, dev);
+	}
+	dl_map_fini(&l->devs);
+	l->devs = kept;
+	return err;
+}
+
+/* Only what has a twentieth of a cause is said in the end. */
+static int forget_small(struct dl_ledger *l, int cause)
+{
+	struct dl_map *m = &l->evidence[cause], kept = {};
+	uint64_t key, ns;
+	size_t pos = 0;
+	int err = 0;
+
+	while (!err && dl_map_next(m, &pos, &key, &ns)) {
+		if (ns >= l->causes[cause].ns / EVIDENCE_SHARE)
+			err = dl_map_set(&kept, key, ns);
+	}
+	dl_map_fini(m);
+	*m = kept;
+	l->room[cause] = 2 * kept.cnt;
+	return err ? err : forget_files(l);
+}
+
+static int add_evidence(struct dl_ledger *l, int cause, uint64_t key, uint64_t ns)
+{
+	struct dl_map *m = &l->evidence[cause];
+	uint64_t *had = dl_map_at(m, key);
+
+	if (!had)
+		return -ENOMEM;
+	*had += ns;
+	return m->cnt > EVIDENCE_MAX && m->cnt > l->room[cause] ? forget_small(l, cause) : 0;
+}
+
+int dl_ledger_merge(struct dl_ledger *into, const struct dl_ledger *from)
+{
+	uint64_t key, val;
+	size_t pos = 0;
+	int err = from->err;
+
+	for (int c = 0; c < DL_CAUSE_CNT; c++) {
+		struct dl_charge *a = &into->causes[c];
+		const struct dl_charge *b = &from->causes[c];
+
+		a->ns += b->ns;
+		a->via_lock_ns += b->via_lock_ns;
+		a->gaps += b->gaps;
+		a->own_tree_ns += b->own_tree_ns;
+		a->affinity_ns += b->affinity_ns;
+		a->estimated_ns += b->estimated_ns;
+		for (pos = 0; !err && dl_map_next(&from->evidence[c], &pos, &key, &val);)
+			err = add_evidence(into, c, key, val);
+	}
+	for (pos = 0; !err && dl_map_next(&from->devs, &pos, &key, &val);)
+		err = dl_map_set(&into->devs, key, val);
+	return err;
 }
 
 static void add_step(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
@@ -66,11 +146,11 @@ static void charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint
 	if (what->affinity)
 		c->affinity_ns += ns;
 	if (what->kind) {
-		uint64_t *had = dl_map_at(&w->ledger->evidence[cause], dl_evidence_key(what->kind, what->id));
+		uint64_t key = dl_evidence_key(what->kind, what->id);
 
-		if (had)
-			*had += ns;
-		else
+		if (add_evidence(w->ledger, cause, key, ns))
+			w->ledger->err = -ENOMEM;
+		if (what->kind == DL_EVI_FILE && dl_map_set(&w->ledger->devs, key, what->dev))
 			w->ledger->err = -ENOMEM;
 	}
 }

@@ -12,32 +12,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BEST_MIN_BYTES (1U << 20)	/* smaller copies say nothing about the link */
+#include "diagnose/walk.h"
 
-struct sizes { uint64_t *v; size_t cnt, cap; };
-struct size_lists { struct sizes *v; size_t cnt, cap; };
+#define BEST_MIN_BYTES (1U << 20)	/* smaller copies say nothing about the link */
 
 /* One copy, measured. */
 struct measured {
 	const struct dl_copy *c;
+	const struct dl_thread *th;	/* that made the call; NULL not known what it did */
 	uint64_t ns, overlap_ns, cost_ns;
-	uint64_t call_ns, cpu_ns, near_ns;
+	uint64_t call_ns, cpu_ns, call_start, call_end;
 	uint64_t bps;		/* 0: too small to say */
 	bool has_call, has_thread;
 };
 
+struct row {
+	struct dl_copy_row out;
+	size_t device;		/* index of the device that it was made for */
+	struct dl_values sizes;
+};
+
+struct side {
+	struct dl_copy_device out;
+	struct dl_values sizes;
+	DL_VEC(uint64_t) cpu_ns;	/* by CPU */
+	bool has_thread;
+};
+
+struct device {
+	uint32_t proc, id;
+	size_t copies;			/* it is the how-many-th with copies, from 1; 0 there are none */
+	struct side side[2];		/* from the device, to the device */
+	uint64_t kernel_ns, kernels_end;	/* in which kernels ran, up to when */
+};
+
+struct dl_copy_finder {
+	DL_VEC(struct device) devices;	/* in order of appearance */
+	DL_VEC(struct row) rows;
+	size_t with_copies;
+};
+
+/* A process in a stage. */
 struct work {
-	struct dl_report *r;
-	const struct dl_timeline *tl;
+	struct dl_copy_finder *f;
+	const struct dl_stage *st;
 	const struct dl_proc *p;
-	uint32_t device;
-	struct dl_spans busy;
-	const struct dl_ev_gpu_link *link;	/* NULL unknown */
-	uint8_t near_cpus[64];
-	bool has_near;
-	struct size_lists *row_sizes;		/* of each row of the report */
-	struct dl_copy_device side[2];		/* from the device, to the device */
-	struct sizes side_sizes[2];
+	uint32_t proc;
+	struct dl_spans busy;		/* of the device that was last asked for */
+	uint32_t busy_of;
+	bool has_busy;
 };
 
 /* --- one copy ----------------------------------------------------------------------------------- */
@@ -58,18 +81,19 @@ uint64_t dl_overlap_ns(const struct dl_spans *s, uint64_t start, uint64_t end)
 	return ns;
 }
 
-static bool is_near(const struct work *w, uint16_t cpu)
+static bool in_window(const struct work *w, const struct dl_copy *c)
 {
-	return cpu < sizeof(w->near_cpus) * 8 && w->near_cpus[cpu / 8] >> cpu % 8 & 1;
+	return c->start >= w->st->opts->from_ts && c->start < w->st->opts->to_ts;
 }
 
-/* The thread's time on a CPU in the call, and of that on one near the device. */
-static void measure_thread(const struct work *w, struct measured *m, const struct dl_thread *th, uint64_t from,
-			   uint64_t to)
+/* The thread's time on a CPU in the call; with a side, added to it by CPU. */
+static int measure_thread(struct measured *m, const struct dl_thread *th, struct side *side)
 {
+	uint64_t from = m->call_start, to = m->call_end;
 	uint32_t i = dl_seg_before(th, to);
 
 	m->has_thread = i != DL_NONE;
+	m->cpu_ns = 0;
 	for (; i != DL_NONE && to > from; to = th->segs.v[i].start, i = i ? i - 1 : DL_NONE) {
 		const struct dl_seg *s = &th->segs.v[i];
 		const uint64_t start = s->start > from ? s->start : from;
@@ -79,9 +103,14 @@ static void measure_thread(const struct work *w, struct measured *m, const struc
 		if (s->state != DL_ST_RUNNING || start >= to)
 			continue;
 		m->cpu_ns += to - start;
-		if (is_near(w, s->cpu))
-			m->near_ns += to - start;
+		while (side && s->cpu != DL_CPU_NONE && side->cpu_ns.cnt <= s->cpu) {
+			if (!vec_push(&side->cpu_ns))
+				return -ENOMEM;
+		}
+		if (side && s->cpu != DL_CPU_NONE)
+			side->cpu_ns.v[s->cpu] += to - start;
 	}
+	return 0;
 }
 
 static void measure(const struct work *w, const struct dl_copy *c, struct measured *m)
@@ -99,9 +128,12 @@ static void measure(const struct work *w, const struct dl_copy *c, struct measur
 		const struct dl_api *a = &w->p->apis.v[api];
 
 		m->has_call = true;
+		m->call_start = a->start;
+		m->call_end = a->end;
 		m->call_ns = a->end - a->start;
-		if (a->thread != DL_NONE)
-			measure_thread(w, m, &w->tl->threads.v[a->thread], a->start, a->end);
+		m->th = a->thread == DL_NONE ? NULL : &w->st->tl->threads.v[a->thread];
+		if (m->th)
+			measure_thread(m, m->th, NULL);
 	}
 	m->cost_ns = m->call_ns > m->ns ? m->call_ns : m->ns;
 }
@@ -123,68 +155,50 @@ static uint32_t host_mem(const struct dl_copy *c)
 	return to_device(c->dir) ? c->src : c->dst;
 }
 
-static struct dl_copy_row *row_of(struct work *w, const struct dl_copy *c)
+static struct row *row_of(struct work *w, const struct dl_copy *c, size_t device)
 {
-	struct dl_report *r = w->r;
-	struct dl_copy_row *row;
+	struct row *row;
 
-	vec_for_each(&r->copies, it) {
-		if (it->pid == w->p->pid && it->device == c->device && it->dir == c->dir && it->mem == host_mem(c))
+	vec_for_each(&w->f->rows, it) {
+		if (it->out.pid == w->p->pid && it->out.device == c->device && it->out.dir == c->dir && it->out.mem == host_mem(c))
 			return it;
 	}
-	if (!vec_push(w->row_sizes))
-		return NULL;
-	row = vec_push(&r->copies);
+	row = vec_push(&w->f->rows);
 	if (!row)
 		return NULL;
-	row->pid = w->p->pid;
-	row->device = c->device;
-	row->dir = c->dir;
-	row->mem = host_mem(c);
+	row->device = device;
+	row->out.pid = w->p->pid;
+	row->out.device = c->device;
+	row->out.dir = c->dir;
+	row->out.mem = host_mem(c);
 	return row;
 }
 
-static int add_size(struct sizes *s, uint64_t bytes)
+static int add_to_row(struct work *w, const struct measured *m, size_t device)
 {
-	uint64_t *at = vec_push(s);
-
-	if (!at)
-		return -ENOMEM;
-	*at = bytes;
-	return 0;
-}
-
-static uint64_t median(struct sizes *s)
-{
-	if (!s->cnt)
-		return 0;
-	vec_sort(s);
-	return s->v[s->cnt / 2];
-}
-
-static int add_to_row(struct work *w, const struct measured *m)
-{
-	struct dl_copy_row *row = row_of(w, m->c);
+	struct row *row = row_of(w, m->c, device);
+	struct dl_copy_row *out;
 
 	if (!row)
 		return -ENOMEM;
-	row->cnt++;
-	row->bytes += m->c->bytes;
-	row->ns += m->ns;
-	row->small_cnt += m->c->bytes < DL_COPY_SMALL_SZ;
-	row->overlap_ns += m->overlap_ns;
-	row->call_ns += m->call_ns;
-	row->cpu_ns += m->cpu_ns;
-	row->called_cnt += m->has_call;
-	row->thread_cnt += m->has_thread;
-	if (m->bps > row->best_bps)
-		row->best_bps = m->bps;
-	return add_size(&w->row_sizes->v[row - w->r->copies.v], m->c->bytes);
+	out = &row->out;
+	out->cnt++;
+	out->bytes += m->c->bytes;
+	out->ns += m->ns;
+	out->small_cnt += m->c->bytes < DL_COPY_SMALL_SZ;
+	out->overlap_ns += m->overlap_ns;
+	out->call_ns += m->call_ns;
+	out->cpu_ns += m->cpu_ns;
+	out->called_cnt += m->has_call;
+	out->thread_cnt += m->has_thread;
+	if (m->bps > out->best_bps)
+		out->best_bps = m->bps;
+	return dl_values_add(&row->sizes, m->c->bytes);
 }
 
-static int add_to_side(struct work *w, const struct measured *m)
+static int add_to_side(struct side *side, struct measured *m)
 {
-	struct dl_copy_device *s = &w->side[to_device(m->c->dir)];
+	struct dl_copy_device *s = &side->out;
 	const uint32_t mem = host_mem(m->c);
 
 	s->cnt++;
@@ -196,11 +210,12 @@ static int add_to_side(struct work *w, const struct measured *m)
 	s->pageable_ns += mem == DL_GPU_MEM_PAGEABLE ? m->cost_ns : 0;
 	s->unknown_ns += mem == DL_GPU_MEM_UNKNOWN ? m->cost_ns : 0;
 	s->cpu_ns += m->cpu_ns;
-	s->near_ns += m->near_ns;
-	s->has_near |= w->has_near && m->has_thread;
+	side->has_thread |= m->has_thread;
 	if (m->bps > s->best_bps)
 		s->best_bps = m->bps;
-	return add_size(&w->side_sizes[to_device(m->c->dir)], m->c->bytes);
+	if (m->th && measure_thread(m, m->th, side))
+		return -ENOMEM;
+	return dl_values_add(&side->sizes, m->c->bytes);
 }
 
 /* --- what is wrong ------------------------------------------------------------------------------ */
@@ -261,106 +276,224 @@ enum dl_copy_problem dl_copy_judge(const struct dl_copy_device *c, double *ret_s
 	return DL_COPY_NONE;
 }
 
-/* --- a device ----------------------------------------------------------------------------------- */
+/* --- stages ------------------------------------------------------------------------------------- */
 
-static void find_place(struct work *w, struct dl_link *ret)
+static struct device *device_of(struct dl_copy_finder *f, uint32_t proc, uint32_t id)
 {
-	*ret = (struct dl_link){};
-	w->link = dl_link_of(w->tl, w->p->pid, w->device, ret);
-	if (!w->link)
-		return;
-	_Static_assert(sizeof(w->near_cpus) == sizeof(w->link->near_cpus) + sizeof(w->link->near_cpus2), "two halves");
-	memcpy(w->near_cpus, &w->link->near_cpus, sizeof(w->link->near_cpus));
-	memcpy(w->near_cpus + sizeof(w->link->near_cpus), &w->link->near_cpus2, sizeof(w->link->near_cpus2));
-	for (size_t i = 0; i < sizeof(w->near_cpus); i++)
-		w->has_near |= w->near_cpus[i] != 0;
+	struct device *dev;
+
+	vec_for_each(&f->devices, it) {
+		if (it->proc == proc && it->id == id)
+			return it;
+	}
+	dev = vec_push(&f->devices);
+	if (!dev)
+		return NULL;
+	dev->proc = proc;
+	dev->id = id;
+	return dev;
 }
 
-static int publish(struct work *w, const struct dl_link *link)
+static int take_kernels(struct work *w)
 {
-	const int most = w->side[1].cost_ns >= w->side[0].cost_ns;
-	struct dl_copy_device *out, *s = &w->side[most];
+	for (size_t i = vec_first_at(&w->p->kernels, w->st->after + 1); i < w->p->kernels.cnt; i++) {
+		const struct dl_kern *k = &w->p->kernels.v[i];
+		uint64_t start = k->start;
+		struct device *dev;
 
-	if (!s->cnt)
-		return 0;
-	out = vec_push(&w->r->copy_devices);
-	if (!out)
-		return -ENOMEM;
-	s->device = w->device;
-	s->pid = w->p->pid;
-	s->to_device = most;
-	s->median_bytes = median(&w->side_sizes[most]);
-	vec_for_each(&w->busy, b)
-		s->kernel_ns += b->end - b->start;
-	s->link = *link;
-	s->numa_node = w->link ? w->link->numa_node : -1;
-	s->numa_nodes = w->link ? w->link->numa_nodes : 0;
-	s->dist_min = w->link ? w->link->dist_min : 0;
-	s->dist_max = w->link ? w->link->dist_max : 0;
-	s->problem = dl_copy_judge(s, &s->share);
-	*out = *s;
+		if (!w->st->last && k->start > w->st->until)
+			break;
+		dev = device_of(w->f, w->proc, k->device);
+		if (!dev)
+			return -ENOMEM;
+		start = start > dev->kernels_end ? start : dev->kernels_end;
+		if (k->end > start) {
+			dev->kernel_ns += k->end - start;
+			dev->kernels_end = k->end;
+		}
+	}
 	return 0;
 }
 
-static int sum_device(struct work *w, const struct dl_diagnose_opts *opts)
+static int take_copy(struct work *w, const struct dl_copy *c)
 {
-	struct dl_link link;
-	int err;
+	struct device *dev = device_of(w->f, w->proc, c->device);
+	struct measured m;
+	int err = 0;
 
-	find_place(w, &link);
-	err = dl_busy_spans(w->p, w->device, DL_KERN_ALL, &w->busy);
-	vec_for_each(&w->p->copies, c) {
-		struct measured m;
-
-		if (err || c->device != w->device || c->start < opts->from_ts || c->start >= opts->to_ts)
-			continue;
-		measure(w, c, &m);
-		err = add_to_row(w, &m);
-		if (!err && (to_device(c->dir) || from_device(c->dir)))
-			err = add_to_side(w, &m);
+	if (!dev)
+		return -ENOMEM;
+	if (!dev->copies)
+		dev->copies = ++w->f->with_copies;
+	if (!in_window(w, c))
+		return 0;
+	if (!w->has_busy || w->busy_of != c->device) {
+		vec_free(&w->busy);
+		err = dl_busy_spans(w->p, c->device, DL_KERN_ALL, &w->busy);
+		w->has_busy = true;
+		w->busy_of = c->device;
 	}
-	return err ? err : publish(w, &link);
+	if (err)
+		return err;
+	measure(w, c, &m);
+	err = add_to_row(w, &m, (size_t)(dev - w->f->devices.v));
+	if (!err && (to_device(c->dir) || from_device(c->dir)))
+		err = add_to_side(&dev->side[to_device(c->dir)], &m);
+	return err;
 }
 
-static int sum_proc(struct work *w, const struct dl_diagnose_opts *opts)
+/* By device, as they appear: what runs beside the copies of one is looked up once. */
+static int take_copies(struct work *w, size_t first, size_t end)
 {
 	struct dl_map done = {};
 	int err = 0;
 
-	/* By devices in the order in which they appear: there are few, and no two reports differ. */
-	for (size_t i = 0; i < w->p->copies.cnt && !err; i++) {
-		struct work one = *w;
+	for (size_t i = first; i < end && !err; i++) {
+		const uint32_t device = w->p->copies.v[i].device;
 
-		one.device = w->p->copies.v[i].device;
-		if (dl_map_get(&done, one.device, NULL))
+		if (dl_map_get(&done, device, NULL))
 			continue;
-		err = dl_map_set(&done, one.device, 1);
-		if (!err)
-			err = sum_device(&one, opts);
-		vec_free(&one.busy);
-		vec_free(&one.side_sizes[0]);
-		vec_free(&one.side_sizes[1]);
+		err = dl_map_set(&done, device, 1);
+		for (size_t k = i; k < end && !err; k++) {
+			if (w->p->copies.v[k].device == device)
+				err = take_copy(w, &w->p->copies.v[k]);
+		}
 	}
 	dl_map_fini(&done);
 	return err;
 }
 
-int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		  struct dl_diag *d)
+static int take_proc(struct dl_copy_finder *f, const struct dl_stage *st, uint32_t proc)
 {
-	struct size_lists lists = {};
+	struct work w = { .f = f, .st = st, .p = &st->tl->procs.v[proc], .proc = proc };
+	size_t first = vec_first_at(&w.p->copies, st->after + 1);
+	size_t end = st->last ? w.p->copies.cnt : vec_first_at(&w.p->copies, st->until + 1);
+	int err = take_copies(&w, first, end);
+
+	vec_free(&w.busy);
+	return err ? err : take_kernels(&w);
+}
+
+int dl_copies_take(struct dl_copy_finder *f, const struct dl_stage *st)
+{
 	int err = 0;
 
-	vec_for_each(&tl->procs, p) {
-		struct work w = { .r = r, .tl = tl, .p = p, .row_sizes = &lists };
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++)
+		err = take_proc(f, st, i);
+	return err;
+}
 
-		err = err ? err : sum_proc(&w, opts);
+/* --- the report --------------------------------------------------------------------------------- */
+
+static uint64_t median(struct dl_values *s)
+{
+	return s->cnt ? dl_values_at(s, s->cnt / 2) : 0;
+}
+
+static void find_near(struct dl_copy_device *s, const struct side *side, const struct dl_ev_gpu_link *link)
+{
+	uint8_t near[64] = {};
+	bool known = false;
+
+	if (link) {
+		_Static_assert(sizeof(near) == sizeof(link->near_cpus) + sizeof(link->near_cpus2), "two halves");
+		memcpy(near, &link->near_cpus, sizeof(link->near_cpus));
+		memcpy(near + sizeof(link->near_cpus), &link->near_cpus2, sizeof(link->near_cpus2));
 	}
-	for (size_t i = 0; i < lists.cnt; i++) {
-		if (i < r->copies.cnt)
-			r->copies.v[i].median_bytes = median(&lists.v[i]);
-		vec_free(&lists.v[i]);
+	for (size_t i = 0; i < sizeof(near); i++)
+		known |= near[i] != 0;
+	s->has_near = known && side->has_thread;
+	for (size_t cpu = 0; cpu < side->cpu_ns.cnt && cpu < sizeof(near) * 8; cpu++)
+		s->near_ns += near[cpu / 8] >> cpu % 8 & 1 ? side->cpu_ns.v[cpu] : 0;
+}
+
+static int publish_device(struct device *dev, struct dl_report *r, const struct dl_timeline *tl)
+{
+	struct side *side = &dev->side[dev->side[1].out.cost_ns >= dev->side[0].out.cost_ns];
+	uint32_t pid = tl->procs.v[dev->proc].pid;
+	struct dl_copy_device *out, *s = &side->out;
+	const struct dl_ev_gpu_link *link = dl_link_of(tl, pid, dev->id, &s->link);
+
+	if (!s->cnt)
+		return 0;
+	out = vec_push(&r->copy_devices);
+	if (!out)
+		return -ENOMEM;
+	s->device = dev->id;
+	s->pid = pid;
+	s->to_device = side == &dev->side[1];
+	s->median_bytes = median(&side->sizes);
+	s->kernel_ns = dev->kernel_ns;
+	find_near(s, side, link);
+	s->numa_node = link ? link->numa_node : -1;
+	s->numa_nodes = link ? link->numa_nodes : 0;
+	s->dist_min = link ? link->dist_min : 0;
+	s->dist_max = link ? link->dist_max : 0;
+	s->problem = dl_copy_judge(s, &s->share);
+	*out = *s;
+	return 0;
+}
+
+static int publish_rows(struct dl_copy_finder *f, struct dl_report *r, size_t device)
+{
+	vec_for_each(&f->rows, row) {
+		struct dl_copy_row *out;
+
+		if (row->device != device)
+			continue;
+		out = vec_push(&r->copies);
+		if (!out)
+			return -ENOMEM;
+		*out = row->out;
+		out->median_bytes = median(&row->sizes);
 	}
-	vec_free(&lists);
-	return err ? dl_oom(d) : 0;
+	return 0;
+}
+
+static int publish_proc(struct dl_copy_finder *f, struct dl_report *r, const struct dl_timeline *tl, uint32_t proc)
+{
+	int err = 0;
+
+	for (size_t nth = 1; nth <= f->with_copies; nth++) {
+		for (size_t k = 0; k < f->devices.cnt && !err; k++) {
+			struct device *dev = &f->devices.v[k];
+
+			if (dev->proc != proc || dev->copies != nth)
+				continue;
+			err = publish_rows(f, r, k);
+			err = err ? err : publish_device(dev, r, tl);
+		}
+	}
+	return err;
+}
+
+int dl_copies_publish(struct dl_copy_finder *f, struct dl_report *r, const struct dl_timeline *tl)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < tl->procs.cnt && !err; i++)
+		err = publish_proc(f, r, tl, i);
+	return err;
+}
+
+struct dl_copy_finder *dl_copy_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_copy_finder));
+}
+
+void dl_copy_finder_free(struct dl_copy_finder *f)
+{
+	if (!f)
+		return;
+	vec_for_each(&f->devices, dev) {
+		for (int i = 0; i < 2; i++) {
+			dl_values_fini(&dev->side[i].sizes);
+			vec_free(&dev->side[i].cpu_ns);
+		}
+	}
+	vec_for_each(&f->rows, row)
+		dl_values_fini(&row->sizes);
+	vec_free(&f->devices);
+	vec_free(&f->rows);
+	free(f);
 }

@@ -14,8 +14,13 @@
 #define DL_COPY_PAGEABLE_SHARE 0.5	/* of what copies cost, from or to pageable memory */
 #define DL_COPY_OVERLAP_MISSING 0.5	/* of the time that could have lain beside kernels */
 
-int dl_sum_copies(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		  struct dl_diag *d);
+/* Stage by stage, as in walk.h. */
+struct dl_stage;
+struct dl_copy_finder;
+struct dl_copy_finder *dl_copy_finder_new(void);	/* NULL without memory */
+void dl_copy_finder_free(struct dl_copy_finder *f);
+int dl_copies_take(struct dl_copy_finder *f, const struct dl_stage *st);	/* 0 or -ENOMEM */
+int dl_copies_publish(struct dl_copy_finder *f, struct dl_report *r, const struct dl_timeline *tl);
 int dl_sum_gpus(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 
 /* What is wrong with the copies of a device by its numbers, and the share that decided. */

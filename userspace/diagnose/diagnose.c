@@ -10,10 +10,13 @@
 #include "diagnose/copies.h"
 #include "diagnose/summary.h"
 #include "diagnose/walk.h"
+#include "timeline/plan.h"
 #include "timeline/timeline.h"
 #include "trace/trace.h"
 
 #define WORST_DEFAULT 5
+#define STAGE_EVENTS 4000000
+#define AHEAD_NS 2500000000ULL	/* the farthest that a rule looks: samples, see running.c, and a wake behind it */
 
 static char *dup_or_null(const char *s)
 {
@@ -44,12 +47,12 @@ static int name_source(struct dl_report *r, const struct dl_timeline *tl)
 
 	vec_for_each(&tl->procs, p) {
 		r->simulated |= p->gpu_simulated;
-		if ((p->gpu_text || p->gpu_busy) && (!best || p->kernels.cnt > best->kernels.cnt))
+		if ((p->gpu_text || p->gpu_busy) && (!best || p->kernel_cnt > best->kernel_cnt))
 			best = p;
 	}
 	if (best && best->gpu_text)
 		dl_str_add(&s, best->gpu_text);
-	else if (!best || best->kernels.cnt)
+	else if (!best || best->kernel_cnt)
 		dl_str_add(&s, r->has_gpu ? "CUPTI" : "none");
 	if (r->simulated && s.len && !strstr(s.s, "simulated"))
 		dl_str_add(&s, " (simulated)");
@@ -59,30 +62,187 @@ static int name_source(struct dl_report *r, const struct dl_timeline *tl)
 	return r->gpu_source ? 0 : -ENOMEM;
 }
 
-static int make_report(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		       struct dl_diag *d)
+/* --- one reading --------------------------------------------------------------------------------- */
+
+struct reading {
+	struct dl_timeline *tl;
+	struct dl_gap_finder *gaps;	/* all of these are made by begin() */
+	struct dl_wait_finder *waits;
+	struct dl_loader_finder *loaders;
+	struct dl_proc_finder *procs;
+	struct dl_copy_finder *copies;
+	struct dl_idle_finder *idle;
+	struct dl_stage st;
+	struct dl_plan *plan;		/* of the last stage */
+	bool differs;			/* something looks otherwise now than when it was charged by */
+	struct dl_diagnose_stats stats;
+};
+
+static void end(struct reading *rd)
 {
+	dl_gap_finder_free(rd->gaps);
+	dl_wait_finder_free(rd->waits);
+	dl_loader_finder_free(rd->loaders);
+	dl_proc_finder_free(rd->procs);
+	dl_copy_finder_free(rd->copies);
+	dl_idle_finder_free(rd->idle);
+	dl_timeline_free(rd->tl);
+	dl_plan_free(rd->plan);
+	memset(rd, 0, sizeof(*rd));
+}
+
+static int begin(struct reading *rd, struct dl_trace *t, const struct dl_diagnose_opts *opts,
+		 const struct reading *earlier, struct dl_diag *d)
+{
+	int err = dl_timeline_open(&rd->tl, t, d);
+
+	rd->gaps = dl_gap_finder_new();
+	rd->waits = dl_wait_finder_new();
+	rd->loaders = dl_loader_finder_new();
+	rd->procs = dl_proc_finder_new();
+	rd->copies = dl_copy_finder_new();
+	rd->idle = dl_idle_finder_new();
+	rd->st.tl = rd->tl;
+	rd->st.opts = opts;
+	if (err)
+		return err;
+	if (!rd->gaps || !rd->waits || !rd->loaders || !rd->procs || !rd->copies || !rd->idle)
+		return dl_oom(d);
+	if (!earlier)
+		return 0;
+	rd->tl->plan = earlier->plan;
+	err = dl_gaps_expect(rd->gaps, earlier->gaps);
+	err = err ? err : dl_waits_expect(rd->waits, earlier->waits);
+	err = err ? err : dl_loaders_expect(rd->loaders, earlier->loaders, earlier->tl);
+	return err ? dl_oom(d) : 0;
+}
+
+/* Waits are for where there is no GPU: as long as none was seen. */
+static bool has_gpu(const struct reading *rd)
+{
+	uint32_t proc, id;
+	uint64_t start;
+
+	return dl_gaps_device(rd->gaps, 0, &proc, &id, &start);
+}
+
+static int take_stage(struct reading *rd)
+{
+	const struct dl_stage *st = &rd->st;
 	int err = 0;
 
-	err = dl_sum_trainers(r, tl, d);
+	if (!st->opts->no_gpu)
+		err = dl_gaps_take(rd->gaps, st);
+	if (!err && !has_gpu(rd))
+		err = dl_waits_take(rd->waits, st);
 	if (!err)
-		err = dl_sum_loaders(r, tl, d);
-	if (!err && !opts->no_gpu)
-		err = dl_find_gaps(r, tl, opts, d);
+		err = dl_loaders_take(rd->loaders, st);
+	if (!err)
+		err = dl_procs_take(rd->procs, st);
+	if (!err)
+		err = dl_copies_take(rd->copies, st);
+	return err ? err : dl_idle_take(rd->idle, st, rd->gaps);
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* From when on the timeline is needed for the next stage, with what the rules look at behind. */
+static uint64_t needed(const struct reading *rd)
+{
+	uint64_t need = dl_loaders_need(rd->loaders, &rd->st);
+
+	if (!rd->st.opts->no_gpu)
+		need = min_u64(need, dl_gaps_need(rd->gaps, &rd->st));
+	if (!has_gpu(rd))
+		need = min_u64(need, dl_waits_need(rd->waits, &rd->st));
+	return need > rd->st.opts->ahead_ns ? need - rd->st.opts->ahead_ns : 0;
+}
+
+/* Has a decision changed that times before were charged by? */
+static int compare(struct reading *rd)
+{
+	struct dl_plan *now = dl_plan_new(rd->tl);
+
+	if (!now)
+		return -ENOMEM;
+	if (rd->plan && dl_plan_differs(rd->plan, now, rd->st.after))
+		rd->differs = true;
+	dl_plan_free(rd->plan);
+	rd->plan = now;
+	return 0;
+}
+
+static int read_all(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
+{
+	int more = 1, err = 0;
+
+	while (more && !err) {
+		uint64_t cnt = rd->st.opts->stage_events, newest;
+
+		/* What has to be held is looked at again in each stage: so much more has to come first. */
+		more = dl_timeline_read(rd->tl, t, rd->tl->held > cnt ? rd->tl->held : cnt, d);
+		if (more < 0)
+			return more;
+		err = dl_timeline_settle(rd->tl, d);
+		if (err)
+			return err;
+		newest = rd->tl->end > rd->st.opts->ahead_ns ? rd->tl->end - rd->st.opts->ahead_ns : 0;
+		rd->st.last = !more;
+		rd->st.until = newest > rd->st.after ? newest : rd->st.after;
+		rd->stats.stages++;
+		err = compare(rd);
+		if (!err)
+			err = take_stage(rd);
+		if (err)
+			return dl_oom(d);
+		rd->st.after = rd->st.until;
+		if (more)
+			err = dl_timeline_cut(rd->tl, needed(rd), d);
+		if (rd->tl->held > rd->stats.held)
+			rd->stats.held = rd->tl->held;
+	}
+	return err;
+}
+
+/* --- the report ---------------------------------------------------------------------------------- */
+
+static int publish_times(struct dl_report *r, struct reading *rd)
+{
+	const struct dl_timeline *tl = rd->tl;
+	int err = dl_loaders_publish(rd->loaders, r, tl);
+
+	if (!err)
+		err = dl_gaps_publish(rd->gaps, r, &rd->st);
 	r->has_gpu = r->devices.cnt > 0;
 	if (!err && !r->has_gpu)
-		err = dl_find_waits(r, tl, opts, d);
-	if (!err && name_source(r, tl))
+		err = dl_waits_publish(rd->waits, r, &rd->st);
+	if (!err)
+		err = name_source(r, tl);
+	if (!err)
+		err = dl_procs_publish(rd->procs, r, tl);
+	dl_judge_parts(r);
+	return err;
+}
+
+static int make_report(struct dl_report *r, struct reading *rd, struct dl_diag *d)
+{
+	const struct dl_timeline *tl = rd->tl;
+	int err;
+
+	err = dl_sum_trainers(r, tl, d);
+	if (!err && publish_times(r, rd))
 		err = dl_oom(d);
 	if (!err)
-		err = dl_sum_procs(r, tl, d);
-	dl_judge_parts(r);
-	if (!err)
 		err = dl_sum_gpus(r, tl, d);
-	if (!err)
-		err = dl_sum_copies(r, tl, opts, d);
+	if (!err && dl_copies_publish(rd->copies, r, tl))
+		err = dl_oom(d);
 	if (!err)
 		err = dl_sum_losses(r, tl, d);
+	if (!err && dl_idle_publish(rd->idle, r, tl))
+		err = dl_oom(d);
 	if (!err)
 		err = dl_find_crash(r, tl, d);
 	if (!err)
@@ -90,10 +250,42 @@ static int make_report(struct dl_report *r, const struct dl_timeline *tl, const 
 	return err;
 }
 
-int dl_diagnose(struct dl_report **ret, struct dl_trace *t, const struct dl_diagnose_opts *opts, struct dl_diag *d)
+static bool too_late(const struct reading *rd)
+{
+	return rd->differs || dl_gaps_missed(rd->gaps) || dl_waits_missed(rd->waits) || dl_loaders_missed(rd->loaders);
+}
+
+/* Roles and phases are found as the trace is read. Where a later stage knows better than one before that has
+ * charged by them, a second reading knows all of them in time. */
+static int read_twice(struct reading *rd, struct dl_trace *t, const struct dl_diagnose_opts *opts, struct dl_diag *d)
+{
+	struct reading first = {};
+	int err = begin(&first, t, opts, NULL, d);
+
+	if (!err)
+		err = read_all(&first, t, d);
+	first.stats.readings = 1;
+	if (err || (!opts->twice && !too_late(&first))) {
+		*rd = first;
+		return err;
+	}
+	err = dl_trace_window(t, 0, UINT64_MAX) ? dl_fail(d, -EINVAL, "cannot read the trace again") : 0;
+	if (!err)
+		err = begin(rd, t, opts, &first, d);
+	if (!err)
+		err = read_all(rd, t, d);
+	rd->stats.readings = 2;
+	if (rd->tl)
+		rd->tl->plan = NULL;
+	end(&first);
+	return err;
+}
+
+int dl_diagnose_stages(struct dl_report **ret, struct dl_trace *t, const struct dl_diagnose_opts *opts,
+		       struct dl_diagnose_stats *stats, struct dl_diag *d)
 {
 	struct dl_diagnose_opts use = opts ? *opts : (struct dl_diagnose_opts){};
-	struct dl_timeline *tl = NULL;
+	struct reading rd = {};
 	struct dl_report *r;
 	int err;
 
@@ -101,19 +293,30 @@ int dl_diagnose(struct dl_report **ret, struct dl_trace *t, const struct dl_diag
 		use.to_ts = UINT64_MAX;
 	if (!use.worst_cnt)
 		use.worst_cnt = WORST_DEFAULT;
+	if (!use.stage_events)
+		use.stage_events = STAGE_EVENTS;
+	if (!use.ahead_ns)
+		use.ahead_ns = AHEAD_NS;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return dl_oom(d);
-	err = dl_timeline_build(&tl, t, d);
+	err = read_twice(&rd, t, &use, d);
 	if (!err) {
-		take_meta(r, tl, t);
-		err = make_report(r, tl, &use, d);
+		take_meta(r, rd.tl, t);
+		err = make_report(r, &rd, d);
 	}
-	dl_timeline_free(tl);
+	if (stats)
+		*stats = rd.stats;
+	end(&rd);
 	if (err) {
 		dl_report_free(r);
 		return err;
 	}
 	*ret = r;
 	return 0;
+}
+
+int dl_diagnose(struct dl_report **ret, struct dl_trace *t, const struct dl_diagnose_opts *opts, struct dl_diag *d)
+{
+	return dl_diagnose_stages(ret, t, opts, NULL, d);
 }

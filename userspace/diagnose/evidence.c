@@ -145,19 +145,16 @@ static void add_threads(struct dl_str *s, const struct dl_timeline *tl, const st
 		dl_str_addf(s, ", in %s,", lib);
 }
 
-/* Any wait that named this file: for its file system and kind. */
-static void add_file(struct dl_str *s, const struct dl_timeline *tl, uint64_t id)
+static void add_file(struct dl_str *s, const struct dl_ledger *l, uint64_t key)
 {
-	vec_for_each(&tl->threads, th) {
-		vec_for_each(&th->waits, w) {
-			if ((((uint64_t)w->file_dev << 32 ^ w->file_ino) & 0x0fffffffffffffffULL) != id || !w->file_ino)
-				continue;
-			dl_str_addf(s, "inode %" PRIu64 " on device %u:%u", w->file_ino, w->file_dev >> 20,
-				    w->file_dev & 0xfffff);
-			return;
-		}
+	uint64_t dev, ino = key & 0x0fffffffffffffffULL;
+
+	if (!dl_map_get(&l->devs, key, &dev)) {
+		dl_str_add(s, "a file");
+		return;
 	}
-	dl_str_add(s, "a file");
+	ino ^= dev << 32 & 0x0fffffffffffffffULL;
+	dl_str_addf(s, "inode %" PRIu64 " on device %u:%u", ino, (uint32_t)dev >> 20, (uint32_t)dev & 0xfffff);
 }
 
 /* "" for what has no name */
@@ -174,7 +171,7 @@ static bool says_something(const struct dl_timeline *tl, uint64_t key)
 	return key >> 60 != DL_EVI_NAME || name_of(tl, key & 0x0fffffffffffffffULL)[0];
 }
 
-static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl_cause cause,
+static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, const struct dl_ledger *l, enum dl_cause cause,
 			 const struct top *t, uint64_t all)
 {
 	uint64_t id = id_of(t);
@@ -186,7 +183,7 @@ static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl
 		add_threads(s, tl, t);
 		break;
 	case DL_EVI_FILE:
-		add_file(s, tl, id);
+		add_file(s, l, t->key);
 		break;
 	case DL_EVI_NAME:
 		dl_str_addf(s, "%.*s", NAME_MAX_SZ, name_of(tl, id));
@@ -197,12 +194,12 @@ static void add_evidence(struct dl_str *s, const struct dl_timeline *tl, enum dl
 	dl_str_addf(s, " %.0f %%", 100.0 * (double)t->ns / (double)all);
 }
 
-static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, const struct dl_map *evidence,
+static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, const struct dl_ledger *l,
 			 struct dl_charge *c)
 {
 	struct tops tops = {};
 	struct dl_str s = {};
-	int err = find_top(&tops, tl, evidence);
+	int err = find_top(&tops, tl, &l->evidence[cause]);
 
 	for (size_t i = 0; i < tops.cnt && i < TOP_CNT && c->ns; i++) {
 		const struct top *t = &tops.v[i];
@@ -214,7 +211,7 @@ static int publish_cause(const struct dl_timeline *tl, enum dl_cause cause, cons
 			continue;
 		if (s.len)
 			dl_str_add(&s, ", ");
-		add_evidence(&s, tl, cause, t, c->ns);
+		add_evidence(&s, tl, l, cause, t, c->ns);
 	}
 	vec_free(&tops);
 	if (err || !s.len) {
@@ -233,7 +230,7 @@ int dl_ledger_publish(const struct dl_timeline *tl, const struct dl_ledger *l, s
 
 		causes[c] = l->causes[c];
 		causes[c].detail = NULL;
-		err = publish_cause(tl, (enum dl_cause)c, &l->evidence[c], &causes[c]);
+		err = publish_cause(tl, (enum dl_cause)c, l, &causes[c]);
 		if (err)
 			return err;
 	}
@@ -245,26 +242,42 @@ static uint64_t gap_ns(const struct dl_gap *g)
 	return g->end - g->start;
 }
 
-int dl_keep_worst(struct dl_report *r, const struct dl_gap *gap, uint32_t cnt)
+static void free_steps(struct dl_gap *g)
+{
+	vec_for_each(&g->steps, st)
+		free(st->text);
+	vec_free(&g->steps);
+}
+
+void dl_gaps_free(struct dl_gap_vec *gaps)
+{
+	vec_for_each(gaps, g)
+		free_steps(g);
+	vec_free(gaps);
+}
+
+int dl_keep_worst(struct dl_gap_vec *worst, const struct dl_gap *gap, uint32_t cnt)
 {
 	struct dl_gap *least = NULL;
 
 	if (!cnt)
 		return 0;
-	if (r->worst.cnt < cnt) {
-		least = vec_push(&r->worst);
+	if (worst->cnt < cnt) {
+		least = vec_push(worst);
 		if (!least)
 			return -ENOMEM;
 		*least = *gap;
-		return 0;
+		return 1;
 	}
-	vec_for_each(&r->worst, g) {
+	vec_for_each(worst, g) {
 		if (!least || gap_ns(g) < gap_ns(least))
 			least = g;
 	}
-	if (gap_ns(gap) > gap_ns(least))
-		*least = *gap;
-	return 0;
+	if (gap_ns(gap) <= gap_ns(least))
+		return 0;
+	free_steps(least);
+	*least = *gap;
+	return 1;
 }
 
 static int by_length(const void *a, const void *b)
@@ -276,8 +289,17 @@ static int by_length(const void *a, const void *b)
 	return x->start < y->start ? -1 : x->start > y->start;
 }
 
-void dl_sort_worst(struct dl_report *r)
+void dl_sort_worst(struct dl_gap_vec *worst)
 {
-	if (r->worst.cnt)
-		qsort(r->worst.v, r->worst.cnt, sizeof(*r->worst.v), by_length);
+	if (worst->cnt)
+		qsort(worst->v, worst->cnt, sizeof(*worst->v), by_length);
+}
+
+void dl_worst_publish(struct dl_gap_vec *worst, struct dl_report *r)
+{
+	dl_sort_worst(worst);
+	r->worst.v = worst->v;
+	r->worst.cnt = worst->cnt;
+	r->worst.cap = worst->cap;
+	*worst = (struct dl_gap_vec){};
 }

@@ -13,8 +13,11 @@ int dl_ledger_publish(const struct dl_timeline *tl, const struct dl_ledger *l,
 /* "worker 1 (pid 123)", "pin-memory thread", "stress (pid 9, another job)" */
 void dl_add_who(struct dl_str *s, const struct dl_timeline *tl, uint32_t thread);
 
-/* Keeps the cnt longest gaps; unordered until dl_sort_worst. */
-int dl_keep_worst(struct dl_report *r, const struct dl_gap *gap, uint32_t cnt);
-void dl_sort_worst(struct dl_report *r);
+/* Keeps the cnt longest gaps; unordered until dl_sort_worst. 1: it is among them, and its steps are theirs;
+ * 0 it is not; -ENOMEM. */
+int dl_keep_worst(struct dl_gap_vec *worst, const struct dl_gap *gap, uint32_t cnt);
+void dl_sort_worst(struct dl_gap_vec *worst);
+/* Moves them to the report. */
+void dl_worst_publish(struct dl_gap_vec *worst, struct dl_report *r);
 
 #endif

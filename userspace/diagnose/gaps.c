@@ -15,20 +15,35 @@
 #include "diagnose/summary.h"
 
 struct device {
-	struct dl_report *r;
-	const struct dl_timeline *tl;
 	uint32_t proc, id;
-	struct dl_device_report *out;
+	uint64_t start;			/* from here on it is observed */
+	uint64_t at;			/* what is before is explained */
+	uint64_t last;			/* end of the last of its kernels */
+	bool over;			/* the window that is asked for ends before the next kernel */
+	struct dl_spans busy;		/* all kernels, in the window; the last ones of them */
+	uint64_t busy_ns;		/* of all of them */
+	uint64_t real_ns, real_end;	/* the same without collectives; up to when */
+	uint64_t kernels, gap_cnt, idle_ns, unobserved_ns;
 	struct dl_ledger ledger;
-	struct dl_spans busy;		/* all kernels */
-	uint64_t start, end;
-	const struct dl_diagnose_opts *opts;
 };
 
-static const struct dl_proc *proc_of(const struct device *dev)
-{
-	return &dev->tl->procs.v[dev->proc];
-}
+struct begin { uint32_t proc; uint64_t start; };
+
+struct dl_gap_finder {
+	DL_VEC(struct device) devices;	/* in order of their first kernels */
+	DL_VEC(struct begin) expected;	/* known from an earlier reading */
+	struct dl_parts parts;
+	struct dl_gap_vec worst;
+	bool missed;
+};
+
+/* A device in a stage. */
+struct look {
+	const struct dl_stage *st;
+	struct dl_gap_finder *f;
+	struct device *dev;
+	const struct dl_proc *p;
+};
 
 /* --- from the enqueue to the start of the kernel --- */
 
@@ -49,17 +64,17 @@ static const struct dl_api *api_of(const struct dl_proc *p, uint32_t corr)
 	return corr && dl_dense_get(&p->api_by_corr, corr, &idx) ? &p->apis.v[idx] : NULL;
 }
 
-static void charge_asked(struct dl_walk *w, const struct device *dev, const struct dl_kern *k,
+static void charge_asked(struct dl_walk *w, const struct look *l, const struct dl_kern *k,
 			 uint32_t thread, uint64_t t, uint64_t floor)
 {
 	struct dl_what copy = { .text = "the device waited for a copy" };
 	struct dl_what gpu = { .text = "enqueued, the device had not started it", .kind = DL_EVI_NAME,
-			       .id = dl_name_id(dev->proc, k->name) };
+			       .id = dl_name_id(l->dev->proc, k->name) };
 
 	while (t > floor) {
 		uint64_t from = floor;
 
-		if (dl_copy_before(proc_of(dev), k, t, &from))
+		if (dl_copy_before(l->p, k, t, &from))
 			dl_charge(w, DL_CAUSE_PCIE, thread, from, t, &copy);
 		else
 			dl_charge(w, DL_CAUSE_GPU, thread, from, t, &gpu);
@@ -75,14 +90,12 @@ static uint32_t main_thread(const struct dl_proc *p)
 }
 
 /* The first kernel behind the gap, and the call and the thread that enqueued it, as far as known. */
-static uint32_t asker(const struct device *dev, const struct dl_gap *gap, const struct dl_kern **ret_k,
+static uint32_t asker(const struct look *l, const struct dl_gap *gap, const struct dl_kern **ret_k,
 		      const struct dl_api **ret_api)
 {
-	const struct dl_proc *p = proc_of(dev);
-
-	*ret_k = gap->open ? NULL : kernel_at(p, dev->id, gap->end);
-	*ret_api = *ret_k ? api_of(p, (*ret_k)->corr) : NULL;
-	return *ret_api && (*ret_api)->thread != DL_NONE ? (*ret_api)->thread : main_thread(p);
+	*ret_k = gap->open ? NULL : kernel_at(l->p, l->dev->id, gap->end);
+	*ret_api = *ret_k ? api_of(l->p, (*ret_k)->corr) : NULL;
+	return *ret_api && (*ret_api)->thread != DL_NONE ? (*ret_api)->thread : main_thread(l->p);
 }
 
 static bool is_blind(const struct dl_proc *p, const struct dl_gap *gap)
@@ -93,13 +106,13 @@ static bool is_blind(const struct dl_proc *p, const struct dl_gap *gap)
 	return false;
 }
 
-static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, struct dl_ledger *ledger)
+static int explain_gap(const struct look *l, struct dl_gap *gap, bool want_steps, struct dl_ledger *ledger)
 {
 	const struct dl_kern *k;
 	const struct dl_api *api;
-	uint32_t thread = asker(dev, gap, &k, &api);
+	uint32_t thread = asker(l, gap, &k, &api);
 	uint64_t asked = api ? api->start : gap->end;
-	struct dl_walk w = { .tl = dev->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
+	struct dl_walk w = { .tl = l->st->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
 			     .relabel = DL_CAUSE_CNT };
 
 	if (asked < gap->start)
@@ -107,7 +120,7 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 	if (asked > gap->end)
 		asked = gap->end;
 	if (k)
-		charge_asked(&w, dev, k, thread, gap->end, asked);
+		charge_asked(&w, l, k, thread, gap->end, asked);
 	w.sync_thread = thread;
 	w.sync_end = gap->sync_end;
 	w.sync_budget = gap->sync_ns;
@@ -118,64 +131,126 @@ static int explain_gap(struct device *dev, struct dl_gap *gap, bool want_steps, 
 	} else {
 		dl_walk_path(&w, thread, asked, gap->start);
 	}
-	return ledger ? ledger->err : 0;
+	return ledger->err;
 }
 
 /* A call that began before the gap and ended in it has waited for the GPU: a synchronise, a copy that blocks
  * (.item(), .cpu(), a pageable one), a free. For how long was the GPU busy meanwhile? Its kernels are many,
  * and there are gaps between them. */
-static void find_sync(const struct device *dev, struct dl_gap *gap, size_t busy_cnt, uint32_t thread)
+static void find_sync(const struct look *l, struct dl_gap *gap)
 {
-	const struct dl_thread *th = &dev->tl->threads.v[thread];
-	const struct dl_api *a = th->proc == DL_NONE ? NULL : dl_api_at(dev->tl, th, gap->start);
+	const struct dl_spans *busy = &l->dev->busy;
+	const struct dl_kern *k;
+	const struct dl_api *a;
+	uint32_t thread = asker(l, gap, &k, &a);
+	const struct dl_thread *th = &l->st->tl->threads.v[thread];
 
+	a = th->proc == DL_NONE ? NULL : dl_api_at(l->st->tl, th, gap->start);
 	if (!a || a->end <= gap->start || a->start >= gap->start ||
 	    (a->cls != DL_CALL_SYNC && a->cls != DL_CALL_COPY && a->cls != DL_CALL_FREE))
 		return;
 	gap->sync_end = a->end;
-	for (size_t i = busy_cnt; i-- > 0 && dev->busy.v[i].end > a->start;)
-		gap->sync_ns += dev->busy.v[i].end - (dev->busy.v[i].start > a->start ? dev->busy.v[i].start : a->start);
+	for (size_t i = busy->cnt; i-- > 0 && busy->v[i].end > a->start;)
+		gap->sync_ns += busy->v[i].end - (busy->v[i].start > a->start ? busy->v[i].start : a->start);
 }
 
-static bool gap_open(const struct device *dev, uint64_t end)
+/* What is between at and `to`, if anything, is a gap. */
+static int take_gap(const struct look *l, uint64_t to, bool open)
 {
-	return end == dev->end && !kernel_at(proc_of(dev), dev->id, end);
-}
+	struct device *dev = l->dev;
+	struct dl_gap gap = { .start = dev->at, .end = to, .device = dev->id, .proc = dev->proc, .open = open };
+	int err;
 
-static int explain_all(struct device *dev, struct dl_diag *d)
-{
-	uint64_t at = dev->start;
-	int err = 0;
-
-	for (size_t i = 0; i <= dev->busy.cnt && !err; i++) {
-		bool last = i == dev->busy.cnt;
-		uint64_t next = last ? dev->end : dev->busy.v[i].start;
-		struct dl_gap gap = { .start = at, .end = next, .device = dev->id,
-				      .proc = dev->proc };
-
-		if (is_blind(proc_of(dev), &gap)) {
-			dev->out->unobserved_ns += next - at;
-		} else if (next > at) {
-			const struct dl_kern *k;
-			const struct dl_api *api;
-
-			gap.open = last && gap_open(dev, next);
-			find_sync(dev, &gap, i, asker(dev, &gap, &k, &api));
-			err = explain_gap(dev, &gap, false, &dev->ledger);
-			for (int c = 0; c < DL_CAUSE_CNT; c++)
-				dev->ledger.causes[c].gaps += gap.cause_ns[c] != 0;
-			dl_part_gap(dev->r, dev->tl, &gap);
-			dev->out->gap_cnt++;
-			dev->out->idle_ns += next - at;
-			err = err ? err : dl_keep_worst(dev->r, &gap, dev->opts->worst_cnt);
-		}
-		if (!last)
-			at = dev->busy.v[i].end;
+	dev->at = to;
+	if (is_blind(l->p, &gap)) {
+		dev->unobserved_ns += gap.end - gap.start;
+		return 0;
 	}
-	return err ? dl_oom(d) : 0;
+	find_sync(l, &gap);
+	err = explain_gap(l, &gap, false, &dev->ledger);
+	for (int c = 0; c < DL_CAUSE_CNT; c++)
+		dev->ledger.causes[c].gaps += gap.cause_ns[c] != 0;
+	dev->gap_cnt++;
+	dev->idle_ns += gap.end - gap.start;
+	err = err ? err : dl_parts_add(&l->f->parts, l->st->tl, &gap);
+	err = err ? err : dl_keep_worst(&l->f->worst, &gap, l->st->opts->worst_cnt);
+	return err < 0 ? err : 0;
 }
 
 /* --- a device --- */
+
+/* The GPU was watched from the collector's start on where the process is older than the recording,
+ * else from its first kernel on: what a job does before that is not idle time of its GPU. */
+static int begin_device(struct dl_gap_finder *f, const struct dl_stage *st, uint32_t proc, const struct dl_kern *k)
+{
+	const struct dl_proc *p = &st->tl->procs.v[proc];
+	struct device *dev = vec_push(&f->devices);
+
+	if (!dev)
+		return -ENOMEM;
+	dev->proc = proc;
+	dev->id = k->device;
+	dev->start = k->start;
+	vec_for_each(&st->tl->clocks, c) {
+		if (c->ev->pid != p->pid)
+			continue;
+		if (!p->start && c->ts < dev->start)
+			dev->start = c->ts;
+		break;
+	}
+	if (dev->start < st->opts->from_ts)
+		dev->start = st->opts->from_ts;
+	dev->at = dev->start;
+	f->missed |= dev->start < k->start && dev->start < st->tl->cut_ts;
+	return 0;
+}
+
+static int add_busy(struct device *dev, const struct dl_kern *k, uint64_t start, uint64_t end)
+{
+	struct dl_span *last = vec_last(&dev->busy);
+	uint64_t real = start > dev->real_end ? start : dev->real_end;
+
+	if (!k->collective && end > real) {
+		dev->real_ns += end - real;
+		dev->real_end = end;
+	}
+	if (last && start <= last->end) {
+		if (end > last->end) {
+			dev->busy_ns += end - last->end;
+			last->end = end;
+		}
+		return 0;
+	}
+	last = vec_push(&dev->busy);
+	if (!last)
+		return -ENOMEM;
+	*last = (struct dl_span){ start, end };
+	dev->busy_ns += end - start;
+	return 0;
+}
+
+static int take_kernel(const struct look *l, const struct dl_kern *k)
+{
+	struct device *dev = l->dev;
+	uint64_t to = l->st->opts->to_ts, start = k->start > dev->start ? k->start : dev->start;
+	uint64_t end = k->end < to ? k->end : to;
+	int err = 0;
+
+	dev->kernels++;
+	if (k->end > dev->last)
+		dev->last = k->end;
+	if (k->start >= to && !dev->over) {
+		dev->over = true;
+		return to > dev->at ? take_gap(l, to, false) : 0;
+	}
+	if (start >= end || dev->over)
+		return 0;
+	if (start > dev->at)
+		err = take_gap(l, start, false);
+	if (end > dev->at)
+		dev->at = end;
+	return err ? err : add_busy(dev, k, start, end);
+}
 
 /* From when on another tool had the records, to the end; UINT64_MAX never. */
 static uint64_t blind_from(const struct dl_proc *p)
@@ -184,43 +259,31 @@ static uint64_t blind_from(const struct dl_proc *p)
 		p->gpu_blind.v[p->gpu_blind.cnt - 1].start : UINT64_MAX;
 }
 
-/* The GPU was watched from the collector's start on where the process is older than the recording,
- * else from its first kernel on: what a job does before that is not idle time of its GPU. The last
- * clock record says until when records are complete. */
-static void device_span(struct device *dev)
+/* The last clock record says until when records are complete. */
+static uint64_t device_end(const struct look *l)
 {
-	const struct dl_proc *p = proc_of(dev);
-	uint64_t first = UINT64_MAX, last = 0, seen = 0;
+	const struct device *dev = l->dev;
+	const struct dl_timeline *tl = l->st->tl;
+	uint64_t end = dev->last, seen = 0;
 
-	vec_for_each(&p->kernels, k) {
-		if (k->device != dev->id)
-			continue;
-		if (k->start < first)
-			first = k->start;
-		if (k->end > last)
-			last = k->end;
-	}
-	vec_for_each(&dev->tl->clocks, c) {
-		if (c->ev->pid != p->pid)
-			continue;
-		if (!p->start && !seen && c->ts < first)
-			first = c->ts;
-		seen = c->ts;
-	}
-	dev->start = first;
-	dev->end = last;
-	if (!p->exited && seen > last)
-		dev->end = seen < dev->tl->end ? seen : dev->tl->end;
-	if (dev->end > blind_from(p))
-		dev->end = blind_from(p);
-	if (dev->end < last)
-		dev->end = last;
-	if (dev->start < dev->opts->from_ts)
-		dev->start = dev->opts->from_ts;
-	if (dev->end > dev->opts->to_ts)
-		dev->end = dev->opts->to_ts;
-	if (dev->end < dev->start)
-		dev->end = dev->start;
+	vec_for_each(&tl->clocks, c)
+		seen = c->ev->pid == l->p->pid ? c->ts : seen;
+	if (!l->p->exited && seen > end)
+		end = seen < tl->end ? seen : tl->end;
+	if (end > blind_from(l->p))
+		end = blind_from(l->p);
+	if (end < dev->last)
+		end = dev->last;
+	if (end > l->st->opts->to_ts)
+		end = l->st->opts->to_ts;
+	return end < dev->start ? dev->start : end;
+}
+
+static int end_device(const struct look *l)
+{
+	uint64_t end = device_end(l);
+
+	return end > l->dev->at ? take_gap(l, end, !kernel_at(l->p, l->dev->id, end)) : 0;
 }
 
 void dl_clip_spans(struct dl_spans *s, uint64_t from, uint64_t to)
@@ -236,103 +299,218 @@ void dl_clip_spans(struct dl_spans *s, uint64_t from, uint64_t to)
 	s->cnt = kept;
 }
 
-static uint64_t total_ns(const struct dl_spans *s)
-{
-	uint64_t ns = 0;
+/* --- stages --- */
 
-	vec_for_each(s, it)
-		ns += it->end - it->start;
-	return ns;
-}
-
-static int name_device(struct device *dev)
+static struct device *device_of(struct dl_gap_finder *f, uint32_t proc, uint32_t id)
 {
-	vec_for_each(&dev->tl->gpu_names, n) {
-		if (n->pid != proc_of(dev)->pid || n->device != dev->id)
-			continue;
-		dev->out->simulated |= n->simulated;
-		free(dev->out->name);
-		dev->out->name = strdup(n->name);
-		if (!dev->out->name)
-			return -ENOMEM;
+	vec_for_each(&f->devices, dev) {
+		if (dev->proc == proc && dev->id == id)
+			return dev;
 	}
-	dev->out->simulated |= proc_of(dev)->gpu_simulated;
-	return 0;
+	return NULL;
 }
 
-static int do_device(struct dl_report *r, const struct dl_timeline *tl, uint32_t proc, uint32_t id,
-		     const struct dl_diagnose_opts *opts, struct dl_diag *d)
+static int take_proc(struct dl_gap_finder *f, const struct dl_stage *st, uint32_t proc)
 {
-	struct device dev = { .r = r, .tl = tl, .proc = proc, .id = id, .opts = opts };
-	struct dl_spans real = {};
-	int err;
+	const struct dl_proc *p = &st->tl->procs.v[proc];
+	int err = 0;
 
-	dev.out = vec_push(&r->devices);
-	if (!dev.out)
-		return dl_oom(d);
-	dev.out->id = id;
-	dev.out->pid = tl->procs.v[proc].pid;
-	device_span(&dev);
-	dev.out->start = dev.start;
-	dev.out->end = dev.end;
-	err = name_device(&dev);
-	if (!err)
-		err = dl_busy_spans(proc_of(&dev), id, DL_KERN_ALL, &dev.busy);
-	if (!err)
-		err = dl_busy_spans(proc_of(&dev), id, DL_KERN_NO_COLLECTIVES, &real);
-	if (!err) {
-		dl_clip_spans(&dev.busy, dev.start, dev.end);
-		dl_clip_spans(&real, dev.start, dev.end);
-		dev.out->busy_ns = total_ns(&real);
-		dev.out->collective_ns = total_ns(&dev.busy) - dev.out->busy_ns;
-		vec_for_each(&proc_of(&dev)->kernels, k)
-			dev.out->kernels += k->device == id;
-		err = explain_all(&dev, d);
+	for (size_t i = vec_first_at(&p->kernels, st->after + 1); i < p->kernels.cnt && !err; i++) {
+		const struct dl_kern *k = &p->kernels.v[i];
+		struct look l = { .st = st, .f = f, .p = p };
+
+		if (k->start > st->until && !st->last)
+			break;
+		if (!device_of(f, proc, k->device))
+			err = begin_device(f, st, proc, k);
+		l.dev = device_of(f, proc, k->device);
+		err = err ? err : take_kernel(&l, k);
 	}
-	dl_part_span(r, proc, dev.end - dev.start - dev.out->unobserved_ns);
-	if (!err)
-		err = dl_ledger_publish(tl, &dev.ledger, dev.out->causes);
-	vec_free(&real);
-	vec_free(&dev.busy);
-	dl_ledger_fini(&dev.ledger);
-	return err ? dl_oom(d) : 0;
+	return err;
 }
 
-static int explain_worst(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
-{
-	vec_for_each(&r->worst, g) {
-		struct device dev = { .r = r, .tl = tl, .proc = g->proc, .id = g->device };
-		struct dl_ledger ledger = {};
-		int err;
-
-		memset(g->cause_ns, 0, sizeof(g->cause_ns));
-		err = explain_gap(&dev, g, true, &ledger);
-		dl_ledger_fini(&ledger);
-		if (err)
-			return dl_oom(d);
-	}
-	return 0;
-}
-
-int dl_find_gaps(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		 struct dl_diag *d)
+/* The longest gaps, step by step, while what they need is there. */
+static int explain_worst(struct dl_gap_finder *f, const struct dl_stage *st)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < tl->procs.cnt && !err; i++) {
-		const struct dl_proc *p = &tl->procs.v[i];
+	vec_for_each(&f->worst, g) {
+		struct look l = { .st = st, .f = f, .dev = device_of(f, g->proc, g->device), .p = &st->tl->procs.v[g->proc] };
+		struct dl_ledger ledger = {};
+
+		if (g->steps.cnt || err)
+			continue;
+		memset(g->cause_ns, 0, sizeof(g->cause_ns));
+		err = explain_gap(&l, g, true, &ledger);
+		dl_ledger_fini(&ledger);
+	}
+	return err;
+}
+
+/* Busy time that a call waited for which goes on is still needed. */
+static void forget_busy(struct device *dev, const struct dl_stage *st)
+{
+	uint64_t from = dev->at;
+	size_t drop = 0;
+
+	vec_for_each(&st->tl->procs.v[dev->proc].apis, a) {
+		if (a->end >= dev->at && a->start < from)
+			from = a->start;
+	}
+	while (drop + 1 < dev->busy.cnt && dev->busy.v[drop].end < from)
+		drop++;
+	dev->busy.cnt -= drop;
+	memmove(dev->busy.v, dev->busy.v + drop, dev->busy.cnt * sizeof(*dev->busy.v));
+}
+
+int dl_gaps_take(struct dl_gap_finder *f, const struct dl_stage *st)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++)
+		err = take_proc(f, st, i);
+	vec_for_each(&f->devices, dev) {
+		struct look l = { .st = st, .f = f, .dev = dev, .p = &st->tl->procs.v[dev->proc] };
+
+		if (st->last && !err)
+			err = end_device(&l);
+		else if (dev->busy.cnt)
+			forget_busy(dev, st);
+	}
+	return err ? err : explain_worst(f, st);
+}
+
+uint64_t dl_gaps_need(const struct dl_gap_finder *f, const struct dl_stage *st)
+{
+	uint64_t need = st->until;
+
+	vec_for_each(&f->devices, dev) {
+		if (!dev->over && dev->at < need)
+			need = dev->at;
+	}
+	vec_for_each(&f->expected, e) {
+		bool begun = false;
+
+		vec_for_each(&f->devices, dev)
+			begun |= dev->proc == e->proc && dev->start == e->start;
+		if (!begun && e->start < need)
+			need = e->start;
+	}
+	return need;
+}
+
+/* --- the report --- */
+
+static int name_device(struct dl_device_report *out, const struct device *dev, const struct dl_timeline *tl)
+{
+	const struct dl_proc *p = &tl->procs.v[dev->proc];
+
+	vec_for_each(&tl->gpu_names, n) {
+		if (n->pid != p->pid || n->device != dev->id)
+			continue;
+		out->simulated |= n->simulated;
+		free(out->name);
+		out->name = strdup(n->name);
+		if (!out->name)
+			return -ENOMEM;
+	}
+	out->simulated |= p->gpu_simulated;
+	return 0;
+}
+
+static int publish_device(const struct look *l, struct dl_report *r)
+{
+	const struct device *dev = l->dev;
+	struct dl_device_report *out = vec_push(&r->devices);
+	int err;
+
+	if (!out)
+		return -ENOMEM;
+	out->id = dev->id;
+	out->pid = l->p->pid;
+	out->start = dev->start;
+	out->end = device_end(l);
+	out->busy_ns = dev->real_ns;
+	out->collective_ns = dev->busy_ns - dev->real_ns;
+	out->idle_ns = dev->idle_ns;
+	out->unobserved_ns = dev->unobserved_ns;
+	out->kernels = dev->kernels;
+	out->gap_cnt = dev->gap_cnt;
+	err = name_device(out, dev, l->st->tl);
+	dl_part_span(r, dev->proc, out->end - out->start - out->unobserved_ns);
+	return err ? err : dl_ledger_publish(l->st->tl, &dev->ledger, out->causes);
+}
+
+int dl_gaps_publish(struct dl_gap_finder *f, struct dl_report *r, const struct dl_stage *st)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++) {
 		struct dl_map ids = {};
 		uint64_t id, unused;
 		size_t pos = 0;
 
-		vec_for_each(&p->kernels, k)
-			err = err ? err : dl_map_set(&ids, k->device, 1);
-		while (!err && dl_map_next(&ids, &pos, &id, &unused))
-			err = do_device(r, tl, i, (uint32_t)id, opts, d);
+		vec_for_each(&f->devices, dev) {
+			if (dev->proc == i && !err)
+				err = dl_map_set(&ids, dev->id, 1);
+		}
+		while (!err && dl_map_next(&ids, &pos, &id, &unused)) {
+			struct look l = { .st = st, .f = f, .dev = device_of(f, i, (uint32_t)id), .p = &st->tl->procs.v[i] };
+
+			err = publish_device(&l, r);
+		}
 		dl_map_fini(&ids);
 	}
-	if (err)
-		return err == -ENOMEM ? dl_oom(d) : err;
-	dl_sort_worst(r);
-	return explain_worst(r, tl, d);
+	if (!f->devices.cnt)
+		return err;
+	dl_parts_publish(&f->parts, r, st->tl);
+	dl_worst_publish(&f->worst, r);
+	return err;
+}
+
+bool dl_gaps_device(const struct dl_gap_finder *f, size_t i, uint32_t *ret_proc, uint32_t *ret_id, uint64_t *ret_start)
+{
+	if (i >= f->devices.cnt)
+		return false;
+	*ret_proc = f->devices.v[i].proc;
+	*ret_id = f->devices.v[i].id;
+	*ret_start = f->devices.v[i].start;
+	return true;
+}
+
+bool dl_gaps_missed(const struct dl_gap_finder *f)
+{
+	return f->missed;
+}
+
+int dl_gaps_expect(struct dl_gap_finder *f, const struct dl_gap_finder *earlier)
+{
+	vec_for_each(&earlier->devices, dev) {
+		struct begin *at = vec_push(&f->expected);
+
+		if (!at)
+			return -ENOMEM;
+		*at = (struct begin){ dev->proc, dev->start };
+	}
+	return 0;
+}
+
+struct dl_gap_finder *dl_gap_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_gap_finder));
+}
+
+void dl_gap_finder_free(struct dl_gap_finder *f)
+{
+	if (!f)
+		return;
+	vec_for_each(&f->devices, dev) {
+		vec_free(&dev->busy);
+		dl_ledger_fini(&dev->ledger);
+	}
+	vec_free(&f->devices);
+	vec_free(&f->expected);
+	dl_parts_fini(&f->parts);
+	dl_gaps_free(&f->worst);
+	free(f);
 }

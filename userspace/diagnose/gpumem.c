@@ -80,12 +80,8 @@ static bool uses(const struct dl_timeline *tl, uint32_t pid, uint32_t device)
 	vec_for_each(&tl->procs, p) {
 		if (p->pid != pid)
 			continue;
-		vec_for_each(&p->kernels, k) {
-			if (k->device == device)
-				return true;
-		}
-		vec_for_each(&p->copies, c) {
-			if (c->device == device)
+		vec_for_each(&p->devices, id) {
+			if (*id == device)
 				return true;
 		}
 	}

@@ -8,51 +8,91 @@
 
 #include "diagnose/walk.h"
 
-struct times { uint64_t *v; size_t cnt, cap; };
+/* The produced batches of one worker, stage by stage. */
+struct producer {
+	bool begun;
+	uint64_t last;			/* its last put; before the first one 0 */
+	uint64_t idx_start, idx_ts;	/* its last wait for an index, and when that ended */
+	uint64_t seg_at, woke_at;	/* segments and wakes before are done with */
+	uint64_t batches, sum_ns, cnt;
+};
 
-static int add_time(struct times *t, uint64_t ns)
+/* What was found of a loader, or (number -1) of no loader, of a trainer. */
+struct tally {
+	uint32_t trainer;
+	int32_t number;
+	struct dl_values wait, produce, deliver;
+	struct dl_values late_wait, late_deliver;	/* behind the end of the training, as it seems */
+};
+
+struct consumer {
+	uint32_t trainer;
+	struct dl_wait_search search;
+	size_t late_from;		/* spans from this one on are in the tallies as late */
+};
+
+struct consumes { uint32_t trainer, thread; };
+
+struct dl_loader_finder {
+	DL_VEC(struct consumes) expected;	/* known from an earlier reading */
+	bool missed;
+	DL_VEC(struct producer) producers;	/* by process */
+	DL_VEC(struct tally) tallies;
+	DL_VEC(struct consumer) consumers;
+};
+
+static struct dl_dist distribution(struct dl_values *t)
 {
-	uint64_t *at = vec_push(t);
-
-	if (!at)
-		return -ENOMEM;
-	*at = ns;
-	return 0;
-}
-
-static struct dl_dist distribution(struct times *t)
-{
-	struct dl_dist d = { .cnt = t->cnt };
+	struct dl_dist d = { .cnt = t->cnt, .sum_ns = t->sum, .max_ns = t->max };
 
 	if (!t->cnt)
 		return d;
-	vec_sort(t);
-	for (size_t i = 0; i < t->cnt; i++)
-		d.sum_ns += t->v[i];
-	d.p50_ns = t->v[t->cnt / 2];
-	d.p99_ns = t->v[t->cnt - 1 - t->cnt / 100];
-	d.max_ns = t->v[t->cnt - 1];
+	d.p50_ns = dl_values_at(t, t->cnt / 2);
+	d.p99_ns = dl_values_at(t, t->cnt - 1 - t->cnt / 100);
 	return d;
 }
+
+static struct tally *tally_of(struct dl_loader_finder *f, uint32_t trainer, int32_t number)
+{
+	struct tally *t;
+
+	vec_for_each(&f->tallies, it) {
+		if (it->trainer == trainer && it->number == number)
+			return it;
+	}
+	t = vec_push(&f->tallies);
+	if (!t)
+		return NULL;
+	t->trainer = trainer;
+	t->number = number;
+	return t;
+}
+
+/* --- workers --- */
 
 static bool sent_by(const struct dl_timeline *tl, const struct dl_wait *w, uint32_t trainer)
 {
 	return w->waker != DL_NONE && tl->threads.v[w->waker].proc == trainer;
 }
 
-/* The last wait for an index that ended at or before t and after from. A worker can read pipes of its own. */
-static uint64_t index_arrival(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t from, uint64_t t)
+/* The last wait for an index that began, and was over, before t. A worker can read pipes of its own. */
+static void look_for_index(struct producer *pr, const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
-	uint32_t i = dl_seg_before(th, t);
+	size_t i = vec_first_at(&th->segs, pr->seg_at);
 
-	for (; i != DL_NONE && th->segs.v[i].start >= from; i = i ? i - 1 : DL_NONE) {
+	for (; i < th->segs.cnt && th->segs.v[i].start < t; i++) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 
-		if (w && dl_is_batch_wait(tl, w) && w->wake_ts && !dl_timed_out(w, th->segs.v[i].start) &&
-		    sent_by(tl, w, tl->procs.v[th->proc].trainer))
-			return w->wake_ts;
+		pr->seg_at = th->segs.v[i].start;
+		if (w && dl_seg_end(th, (uint32_t)i) > t)
+			return;
+		if (!w || !dl_is_batch_wait(tl, w) || !w->wake_ts || dl_timed_out(w, th->segs.v[i].start) ||
+		    !sent_by(tl, w, tl->procs.v[th->proc].trainer))
+			continue;
+		pr->idx_start = th->segs.v[i].start;
+		pr->idx_ts = w->wake_ts;
 	}
-	return from;
+	pr->seg_at = t;
 }
 
 /* Had the feeder waited for something to send? It is woken for the GIL too. */
@@ -66,39 +106,67 @@ static bool waited_for_batch(const struct dl_timeline *tl, const struct dl_threa
 }
 
 /* A worker's main thread wakes its feeder when it has put a batch. */
-static int worker_times(const struct dl_timeline *tl, const struct dl_proc *p, struct times *produce, uint64_t *batches)
+static int take_worker(struct producer *pr, const struct dl_stage *st, const struct dl_proc *p, struct dl_values *produce)
 {
+	const struct dl_timeline *tl = st->tl;
 	const struct dl_thread *th = &tl->threads.v[p->main];
-	uint64_t last = p->ready ? p->ready : 0;
 
-	vec_for_each(&th->woke, w) {
+	for (size_t i = vec_first_at(&th->woke, pr->woke_at); i < th->woke.cnt; i++) {
+		const struct dl_woke *w = &th->woke.v[i];
 		uint64_t from;
 
+		if (!st->last && w->ts > st->until)
+			break;
 		if (tl->threads.v[w->wakee].role != DL_ROLE_FEEDER || tl->threads.v[w->wakee].proc != th->proc ||
 		    !waited_for_batch(tl, &tl->threads.v[w->wakee], w->ts))
 			continue;
-		(*batches)++;
-		from = index_arrival(tl, th, last, w->ts);
-		if (from && add_time(produce, w->ts - from))
+		look_for_index(pr, tl, th, w->ts);
+		if (!pr->begun)
+			pr->last = p->ready;
+		pr->begun = true;
+		pr->batches++;
+		from = pr->idx_ts && pr->idx_start >= pr->last ? pr->idx_ts : pr->last;
+		if (from && dl_values_add(produce, w->ts - from))
 			return -ENOMEM;
-		last = w->ts;
+		pr->sum_ns += from ? w->ts - from : 0;
+		pr->cnt += from != 0;
+		pr->last = w->ts;
+	}
+	if (!st->last) {
+		pr->woke_at = st->until + 1;
+		look_for_index(pr, tl, th, st->until);
 	}
 	return 0;
 }
 
-/* Who takes a trainer's batches, and when it waited for them. */
-struct consumer {
-	const struct dl_thread *th;
-	struct dl_spans spans;
-};
+static int take_workers(struct dl_loader_finder *f, const struct dl_stage *st)
+{
+	while (f->producers.cnt < st->tl->procs.cnt) {
+		if (!vec_push(&f->producers))
+			return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < st->tl->procs.cnt; i++) {
+		const struct dl_proc *p = &st->tl->procs.v[i];
+		struct tally *t;
 
-static const struct dl_thread *consumer_of(const struct dl_timeline *tl, uint32_t trainer)
+		if (p->role != DL_ROLE_WORKER || p->main == DL_NONE || p->trainer == DL_NONE)
+			continue;
+		t = tally_of(f, p->trainer, p->loader);
+		if (!t || take_worker(&f->producers.v[i], st, p, &t->produce))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* --- the trainer, or its pin-memory thread --- */
+
+static uint32_t consumer_of(const struct dl_timeline *tl, uint32_t trainer)
 {
 	vec_for_each(&tl->procs.v[trainer].threads, i) {
 		if (tl->threads.v[*i].role == DL_ROLE_PIN)
-			return &tl->threads.v[*i];
+			return *i;
 	}
-	return tl->procs.v[trainer].main == DL_NONE ? NULL : &tl->threads.v[tl->procs.v[trainer].main];
+	return tl->procs.v[trainer].main;
 }
 
 /* Whose batch a span waits for: the last worker that woke the consumer in it. Splits the span at
@@ -127,44 +195,147 @@ static int32_t split_span(const struct dl_timeline *tl, const struct dl_thread *
 	return loader;
 }
 
-static int consumer_times(const struct dl_timeline *tl, const struct consumer *c, int32_t loader, bool only,
-			  struct times *wait, struct times *deliver)
+/* They were waits after all, or never. */
+static int settle_late(struct dl_loader_finder *f, uint32_t trainer, bool waits)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < c->spans.cnt && !err; i++) {
-		const struct dl_span *span = &c->spans.v[i];
-		uint64_t handover;
-		int32_t of = split_span(tl, c->th, span, &handover);
-
-		if (of != loader && !(only && of < 0))
+	vec_for_each(&f->tallies, t) {
+		if (t->trainer != trainer || err)
 			continue;
-		if (handover > span->start)
-			err = add_time(wait, handover - span->start);
-		if (!err && handover < span->end)
-			err = add_time(deliver, span->end - handover);
+		if (waits)
+			err = dl_values_merge(&t->wait, &t->late_wait);
+		if (waits && !err)
+			err = dl_values_merge(&t->deliver, &t->late_deliver);
+		dl_values_fini(&t->late_wait);
+		dl_values_fini(&t->late_deliver);
 	}
 	return err;
 }
 
-struct pace { int32_t worker; uint64_t sum_ns, cnt; };
-struct paces { struct pace *v; size_t cnt, cap; };
+static int take_span(struct dl_loader_finder *f, const struct dl_stage *st, struct consumer *c, size_t i)
+{
+	const struct dl_span *span = &c->search.out.v[i];
+	size_t number = c->search.taken + i;
+	bool late = number >= c->search.ending;
+	uint64_t handover;
+	int32_t of = split_span(st->tl, &st->tl->threads.v[c->search.thread], span, &handover);
+	struct tally *t = tally_of(f, c->trainer, of);
+	int err = t ? 0 : -ENOMEM;
+
+	if (late && number < c->late_from)
+		c->late_from = number;
+	if (!err && handover > span->start)
+		err = dl_values_add(late ? &t->late_wait : &t->wait, handover - span->start);
+	if (!err && handover < span->end)
+		err = dl_values_add(late ? &t->late_deliver : &t->deliver, span->end - handover);
+	return err;
+}
+
+/* As it turned out in the end, where that is known. */
+static uint32_t expected_consumer(const struct dl_loader_finder *f, const struct dl_timeline *tl, uint32_t trainer)
+{
+	vec_for_each(&f->expected, e) {
+		if (e->trainer == trainer)
+			return e->thread < tl->threads.cnt ? e->thread : DL_NONE;
+	}
+	return consumer_of(tl, trainer);
+}
+
+static struct consumer *consumer_at(struct dl_loader_finder *f, uint32_t trainer, uint32_t thread)
+{
+	struct consumer *c;
+
+	vec_for_each(&f->consumers, it) {
+		f->missed |= it->trainer == trainer && it->search.thread != thread;
+		if (it->trainer == trainer)
+			return it;
+	}
+	c = vec_push(&f->consumers);
+	if (!c)
+		return NULL;
+	c->trainer = trainer;
+	c->late_from = SIZE_MAX;
+	dl_wait_search_begin(&c->search, thread);
+	return c;
+}
+
+static int take_consumer(struct dl_loader_finder *f, const struct dl_stage *st, struct consumer *c)
+{
+	int err = dl_wait_search(&c->search, st);
+	size_t closed = dl_wait_closed(&c->search, st);
+
+	/* A batch came after all. */
+	if (!err && c->search.ending > c->late_from) {
+		err = settle_late(f, c->trainer, true);
+		c->late_from = SIZE_MAX;
+	}
+	for (size_t i = 0; i < closed && !err; i++)
+		err = take_span(f, st, c, i);
+	dl_wait_take(&c->search, closed);
+	if (!err && st->last)
+		err = settle_late(f, c->trainer, !dl_wait_ends(&c->search, st->tl));
+	return err;
+}
+
+int dl_loaders_take(struct dl_loader_finder *f, const struct dl_stage *st)
+{
+	int err = take_workers(f, st);
+
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++) {
+		uint32_t thread = st->tl->procs.v[i].role == DL_ROLE_TRAINER ? expected_consumer(f, st->tl, i) : DL_NONE;
+		struct consumer *c;
+
+		if (thread == DL_NONE)
+			continue;
+		c = consumer_at(f, i, thread);
+		err = c ? take_consumer(f, st, c) : -ENOMEM;
+	}
+	return err;
+}
+
+uint64_t dl_loaders_need(const struct dl_loader_finder *f, const struct dl_stage *st)
+{
+	uint64_t need = st->until;
+
+	vec_for_each(&f->consumers, c) {
+		if (dl_wait_need(&c->search) < need)
+			need = dl_wait_need(&c->search);
+	}
+	return need;
+}
+
+/* --- the report --- */
 
 static uint64_t mean_ns(uint64_t sum_ns, uint64_t cnt)
 {
 	return cnt ? sum_ns / cnt : 0;
 }
 
-/* Batches come in order: one slow worker makes everybody wait. */
-static void find_slow_worker(struct dl_loader_report *out, const struct paces *paces)
+static bool is_of(const struct dl_proc *p, uint32_t trainer, int32_t loader)
 {
-	const struct pace *slow = NULL;
+	return p->role == DL_ROLE_WORKER && p->trainer == trainer && p->loader == loader && p->main != DL_NONE;
+}
+
+/* Batches come in order: one slow worker makes everybody wait. */
+static void find_slow_worker(struct dl_loader_report *out, const struct dl_loader_finder *f, const struct dl_timeline *tl,
+			     uint32_t trainer, int32_t loader)
+{
+	const struct producer *slow = NULL;
 	uint64_t sum = 0, cnt = 0;
+	int32_t index = -1;
 
 	out->slow_worker = -1;
-	vec_for_each(paces, p) {
-		if (!slow || mean_ns(p->sum_ns, p->cnt) > mean_ns(slow->sum_ns, slow->cnt))
+	for (uint32_t i = 0; i < f->producers.cnt; i++) {
+		const struct producer *p = &f->producers.v[i];
+
+		if (!is_of(&tl->procs.v[i], trainer, loader))
+			continue;
+		out->batches += p->batches;
+		if (p->cnt && (!slow || mean_ns(p->sum_ns, p->cnt) > mean_ns(slow->sum_ns, slow->cnt))) {
 			slow = p;
+			index = tl->procs.v[i].index;
+		}
 		sum += p->sum_ns;
 		cnt += p->cnt;
 	}
@@ -173,34 +344,15 @@ static void find_slow_worker(struct dl_loader_report *out, const struct paces *p
 	out->slow_ns = mean_ns(slow->sum_ns, slow->cnt);
 	out->other_ns = mean_ns(sum - slow->sum_ns, cnt - slow->cnt);
 	if (out->slow_ns > 2 * out->other_ns)
-		out->slow_worker = slow->worker;
+		out->slow_worker = index;
 }
 
-static int add_worker(const struct dl_timeline *tl, const struct dl_proc *p, struct times *produce, uint64_t *batches,
-		      struct paces *paces)
+/* only: what no worker is known to have made is this one's, too. */
+static int publish(struct dl_loader_finder *f, struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer,
+		   int32_t loader, uint32_t workers, bool only)
 {
-	size_t had = produce->cnt;
-	struct pace *pace;
-	int err = worker_times(tl, p, produce, batches);
-
-	if (err || produce->cnt == had)
-		return err;
-	pace = vec_push(paces);
-	if (!pace)
-		return -ENOMEM;
-	pace->worker = p->index;
-	pace->cnt = produce->cnt - had;
-	for (size_t i = had; i < produce->cnt; i++)
-		pace->sum_ns += produce->v[i];
-	return 0;
-}
-
-static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_t trainer, const struct consumer *c,
-		      int32_t loader, uint32_t workers, bool only)
-{
-	struct times wait = {}, produce = {}, deliver = {};
+	struct dl_values wait = {}, produce = {}, deliver = {};
 	struct dl_loader_report *out = vec_push(&r->loaders);
-	struct paces paces = {};
 	int err = 0;
 
 	if (!out)
@@ -209,48 +361,83 @@ static int sum_loader(struct dl_report *r, const struct dl_timeline *tl, uint32_
 	out->trainer_pid = tl->procs.v[trainer].pid;
 	out->index = loader < 0 ? 0 : (uint32_t)loader;
 	out->workers = workers;
-	vec_for_each(&tl->procs, p) {
-		if (p->role == DL_ROLE_WORKER && p->trainer == trainer && p->loader == loader && p->main != DL_NONE)
-			err = err ? err : add_worker(tl, p, &produce, &out->batches, &paces);
+	find_slow_worker(out, f, tl, trainer, loader);
+	vec_for_each(&f->tallies, t) {
+		if (t->trainer != trainer || err)
+			continue;
+		if (t->number == loader)
+			err = dl_values_merge(&produce, &t->produce);
+		if (!err && (t->number == loader || (only && t->number < 0)))
+			err = dl_values_merge(&wait, &t->wait) || dl_values_merge(&deliver, &t->deliver) ? -ENOMEM : 0;
 	}
-	find_slow_worker(out, &paces);
-	vec_free(&paces);
-	if (!err)
-		err = consumer_times(tl, c, loader, only, &wait, &deliver);
 	out->wait = distribution(&wait);
 	out->produce = distribution(&produce);
 	out->deliver = distribution(&deliver);
-	vec_free(&wait);
-	vec_free(&produce);
-	vec_free(&deliver);
+	dl_values_fini(&wait);
+	dl_values_fini(&produce);
+	dl_values_fini(&deliver);
 	return err;
 }
 
-static int sum_trainer(struct dl_report *r, const struct dl_timeline *tl, uint32_t t)
-{
-	struct consumer c = { .th = consumer_of(tl, t) };
-	int err = c.th ? dl_wait_spans(tl, (uint32_t)(c.th - tl->threads.v), &c.spans) : 0;
-	int32_t number = 0, cnt = 0;
-
-	vec_for_each(&tl->loaders, l)
-		cnt += l->trainer == t;
-	vec_for_each(&tl->loaders, l) {
-		if (l->trainer == t && !err)
-			err = sum_loader(r, tl, t, &c, number++, l->workers, cnt == 1);
-	}
-	if (!cnt && !err)
-		err = sum_loader(r, tl, t, &c, -1, 0, true);
-	vec_free(&c.spans);
-	return err;
-}
-
-int dl_sum_loaders(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+int dl_loaders_publish(struct dl_loader_finder *f, struct dl_report *r, const struct dl_timeline *tl)
 {
 	int err = 0;
 
 	for (uint32_t t = 0; t < tl->procs.cnt && !err; t++) {
-		if (tl->procs.v[t].role == DL_ROLE_TRAINER)
-			err = sum_trainer(r, tl, t);
+		int32_t number = 0, cnt = 0;
+
+		if (tl->procs.v[t].role != DL_ROLE_TRAINER)
+			continue;
+		vec_for_each(&tl->loaders, l)
+			cnt += l->trainer == t;
+		vec_for_each(&tl->loaders, l) {
+			if (l->trainer == t && !err)
+				err = publish(f, r, tl, t, number++, l->workers, cnt == 1);
+		}
+		if (!cnt)
+			err = publish(f, r, tl, t, -1, 0, true);
 	}
-	return err ? dl_oom(d) : 0;
+	return err;
+}
+
+bool dl_loaders_missed(const struct dl_loader_finder *f)
+{
+	return f->missed;
+}
+
+int dl_loaders_expect(struct dl_loader_finder *f, const struct dl_loader_finder *earlier, const struct dl_timeline *tl)
+{
+	vec_for_each(&earlier->consumers, c) {
+		struct consumes *at = vec_push(&f->expected);
+
+		if (!at)
+			return -ENOMEM;
+		*at = (struct consumes){ c->trainer, consumer_of(tl, c->trainer) };
+	}
+	return 0;
+}
+
+struct dl_loader_finder *dl_loader_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_loader_finder));
+}
+
+void dl_loader_finder_free(struct dl_loader_finder *f)
+{
+	if (!f)
+		return;
+	vec_for_each(&f->tallies, t) {
+		dl_values_fini(&t->wait);
+		dl_values_fini(&t->produce);
+		dl_values_fini(&t->deliver);
+		dl_values_fini(&t->late_wait);
+		dl_values_fini(&t->late_deliver);
+	}
+	vec_for_each(&f->consumers, c)
+		dl_wait_search_fini(&c->search);
+	vec_free(&f->expected);
+	vec_free(&f->producers);
+	vec_free(&f->tallies);
+	vec_free(&f->consumers);
+	free(f);
 }

@@ -4,6 +4,7 @@
 #include "diagnose/summary.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 int dl_sum_trainers(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
 {
@@ -29,20 +30,78 @@ static void add_gap(struct dl_part *part, const struct dl_gap *gap)
 		part->cause_ns[c] += gap->cause_ns[c];
 }
 
-void dl_part_gap(struct dl_report *r, const struct dl_timeline *tl, const struct dl_gap *gap)
+static struct dl_part *part_of(struct dl_part_vec *parts, uint32_t proc)
 {
-	const struct dl_proc *worker = gap->worker ? &tl->procs.v[gap->worker - 1] : NULL;
+	while (parts->cnt <= proc) {
+		if (!vec_push(parts))
+			return NULL;
+	}
+	return &parts->v[proc];
+}
 
+int dl_parts_add(struct dl_parts *parts, const struct dl_timeline *tl, const struct dl_gap *gap)
+{
+	struct dl_part *part = part_of(&parts->trainers, gap->proc);
+
+	if (!part)
+		return -ENOMEM;
+	add_gap(part, gap);
+	if (!gap->worker || tl->procs.v[gap->worker - 1].trainer != gap->proc)
+		return 0;
+	part = part_of(&parts->workers, gap->worker - 1);
+	if (!part)
+		return -ENOMEM;
+	add_gap(part, gap);
+	return 0;
+}
+
+static void add_part(struct dl_part *into, const struct dl_part *from)
+{
+	into->idle_ns += from->idle_ns;
+	for (int c = 0; c < DL_CAUSE_CNT; c++)
+		into->cause_ns[c] += from->cause_ns[c];
+}
+
+static int merge(struct dl_part_vec *into, const struct dl_part_vec *from)
+{
+	for (uint32_t i = 0; i < from->cnt; i++) {
+		struct dl_part *part = from->v[i].idle_ns ? part_of(into, i) : NULL;
+
+		if (from->v[i].idle_ns && !part)
+			return -ENOMEM;
+		if (part)
+			add_part(part, &from->v[i]);
+	}
+	return 0;
+}
+
+int dl_parts_merge(struct dl_parts *into, const struct dl_parts *from)
+{
+	int err = merge(&into->trainers, &from->trainers);
+
+	return err ? err : merge(&into->workers, &from->workers);
+}
+
+void dl_parts_publish(const struct dl_parts *parts, struct dl_report *r, const struct dl_timeline *tl)
+{
 	vec_for_each(&r->trainers, t) {
-		if (t->proc == gap->proc)
-			add_gap(&t->part, gap);
+		if (t->proc < parts->trainers.cnt)
+			add_part(&t->part, &parts->trainers.v[t->proc]);
 	}
-	if (!worker || worker->trainer != gap->proc || worker->loader < 0)
-		return;
-	vec_for_each(&r->loaders, l) {
-		if (l->proc == gap->proc && l->index == (uint32_t)worker->loader)
-			add_gap(&l->part, gap);
+	for (uint32_t i = 0; i < parts->workers.cnt; i++) {
+		const struct dl_proc *p = &tl->procs.v[i];
+
+		vec_for_each(&r->loaders, l) {
+			if (p->loader >= 0 && l->proc == p->trainer && l->index == (uint32_t)p->loader)
+				add_part(&l->part, &parts->workers.v[i]);
+		}
 	}
+}
+
+void dl_parts_fini(struct dl_parts *parts)
+{
+	vec_free(&parts->trainers);
+	vec_free(&parts->workers);
 }
 
 void dl_part_span(struct dl_report *r, uint32_t proc, uint64_t ns)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "diagnose/walk.h"
+#include "timeline/past.h"
 
 #define FUTEX_PRIVATE 128
 #define BEAT_NS (20 * DL_PM_MS)		/* between two waits with a time-out: are the workers alive? */
@@ -69,7 +70,7 @@ bool dl_pm_blocked_since(const struct dl_timeline *tl, uint32_t thread, uint64_t
 		ran = 0;
 	}
 	*wait = found;
-	if (found && *since == th->segs.v[0].start) {
+	if (found && *since == dl_first_start(th)) {
 		const uint64_t ns = before_trace(tl, th);
 
 		*since -= ns < *since ? ns : 0;
@@ -487,7 +488,7 @@ static bool by_found_orphan(struct dl_pmx *x)
 		const struct dl_proc *p = &x->tl->procs.v[i];
 		struct dl_str s = {};
 
-		if (!p->root || !p->quartet || p->ppid != 1 || p->start || p->loading.cnt || p->kernels.cnt || p->apis.cnt ||
+		if (!p->root || !p->quartet || p->ppid != 1 || p->start || p->loading.cnt || p->kernel_cnt || p->api_cnt ||
 		    !dl_pm_alive(p, x->tl->end))
 			continue;
 		wait_fact(x, p->main, x->tl->start, "has a worker's signal handlers, and its parent is init");

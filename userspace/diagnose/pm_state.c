@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "diagnose/walk.h"
+#include "timeline/past.h"
 
 #define FUTEX_PRIVATE 128
 #define FUTEX_CMD(op) ((op) & 127)
@@ -252,7 +253,7 @@ static int add_thread(struct dl_pmx *x, uint32_t thread)
 
 static bool was_there(const struct dl_thread *th, uint64_t at)
 {
-	return th->proc != DL_NONE && th->segs.cnt && th->segs.v[0].start <= at && th->end >= at;
+	return th->proc != DL_NONE && th->segs.cnt && dl_first_start(th) <= at && th->end >= at;
 }
 
 /* Process by process, each with its main thread first. */

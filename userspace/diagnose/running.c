@@ -147,7 +147,7 @@ enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 	case DL_ROLE_LAUNCHER:
 		return DL_CAUSE_STARTUP;
 	case DL_ROLE_TRAINER:
-		if (th->apis.cnt && !dl_workers_alive(tl, th->proc, at, at) &&
+		if (th->calls && !dl_workers_alive(tl, th->proc, at, at) &&
 		    !tl->procs.v[th->proc].loader_threads && makes_batch(tl, th, at))
 			return DL_CAUSE_DECODE;
 		return DL_CAUSE_HOST;
@@ -352,7 +352,7 @@ static void charge_sync(struct dl_walk *w, uint32_t thread, uint64_t start, uint
 		if (!c && end - from < COPY_LATENCY_NS && (beside || from > start))
 			c = from > start ? dl_copy_before(p, NULL, from, &before) : dl_copy_before(p, NULL, end + 1, &before);
 		beside = c != NULL;
-		if (!c && !p->kernels.cnt)	/* for all that is known */
+		if (!c && !p->has_kernels)	/* for all that is known */
 			dl_charge(w, DL_CAUSE_GPU, thread, from, end, &work);
 		else if (!c)
 			dl_charge(w, DL_CAUSE_SYNC, thread, from, end, sync);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/str.h"
+#include "diagnose/diagnose.h"
 
 bool dl_only_spans(const struct dl_timeline *tl, uint32_t thread)
 {
@@ -67,55 +68,129 @@ uint64_t dl_charge_spans(struct dl_walk *w, uint32_t thread, uint64_t floor, uin
 
 /* --- which idle is meant --- */
 
-/* Time of [from, to] in which nothing of the device runs, its copies included. */
-static int idle_without_copies(const struct dl_proc *p, uint32_t device, uint64_t from, uint64_t to, uint64_t *ret)
+struct device {
+	uint32_t proc, id;
+	uint64_t at;		/* what runs before is in a span, or counted */
+	uint64_t known;		/* the device's time goes on up to here at least */
+	uint64_t busy_ns;	/* up to there */
+	struct dl_spans rest;	/* behind */
+};
+
+struct dl_idle_finder { DL_VEC(struct device) devices; };
+
+static struct device *device_of(struct dl_idle_finder *f, uint32_t proc, uint32_t id)
 {
-	struct dl_spans all = {};
-	uint64_t at = from;
-	int err = dl_busy_spans(p, device, DL_KERN_ALL, &all);
-
-	vec_for_each(&p->copies, c) {
-		struct dl_span *s;
-
-		if (err || c->device != device)
-			continue;
-		s = vec_push(&all);
-		if (!s)
-			err = -ENOMEM;
-		else
-			*s = (struct dl_span){ c->start, c->end };
+	vec_for_each(&f->devices, it) {
+		if (it->proc == proc && it->id == id)
+			return it;
 	}
-	*ret = 0;
-	if (!err) {
-		vec_sort(&all);
-		dl_clip_spans(&all, from, to);
-		vec_for_each(&all, s) {
-			if (s->start > at)
-				*ret += s->start - at;
-			if (s->end > at)
-				at = s->end;
-		}
-		*ret += to - at;
+	return NULL;
+}
+
+/* Counts what of the rest lies before t. */
+static void count_busy(struct device *dev, uint64_t t)
+{
+	size_t kept = 0;
+
+	vec_for_each(&dev->rest, s) {
+		uint64_t end = s->end < t ? s->end : t;
+
+		dev->busy_ns += end > s->start ? end - s->start : 0;
+		if (s->start < t)
+			s->start = end;
+		if (s->end > s->start)
+			dev->rest.v[kept++] = *s;
 	}
-	vec_free(&all);
+	dev->rest.cnt = kept;
+}
+
+/* Something of the device runs, its copies included. */
+static int add_busy(struct device *dev, uint64_t start, uint64_t end)
+{
+	struct dl_span *s;
+
+	start = start > dev->at ? start : dev->at;
+	if (end <= start)
+		return 0;
+	dev->at = end;
+	s = vec_push(&dev->rest);
+	if (!s)
+		return -ENOMEM;
+	*s = (struct dl_span){ start, end };
+	return 0;
+}
+
+/* What comes before a device's first kernel is not in its time. */
+static int begin_devices(struct dl_idle_finder *f, const struct dl_gap_finder *gaps)
+{
+	uint32_t proc, id;
+	uint64_t start;
+
+	for (size_t i = f->devices.cnt; dl_gaps_device(gaps, i, &proc, &id, &start); i++) {
+		struct device *dev = vec_push(&f->devices);
+
+		if (!dev)
+			return -ENOMEM;
+		*dev = (struct device){ .proc = proc, .id = id, .at = start };
+	}
+	return 0;
+}
+
+static int take_proc(struct dl_idle_finder *f, const struct dl_stage *st, uint32_t proc)
+{
+	const struct dl_proc *p = &st->tl->procs.v[proc];
+	size_t k = vec_first_at(&p->kernels, st->after + 1), c = vec_first_at(&p->copies, st->after + 1);
+	int err = 0;
+
+	while (!err && (k < p->kernels.cnt || c < p->copies.cnt)) {
+		const struct dl_copy *copy = c < p->copies.cnt ? &p->copies.v[c] : NULL;
+		const struct dl_kern *kern = k < p->kernels.cnt && (!copy || p->kernels.v[k].start <= copy->start) ?
+			&p->kernels.v[k] : NULL;
+		struct dl_span s = kern ? (struct dl_span){ kern->start, kern->end } : (struct dl_span){ copy->start, copy->end };
+		struct device *dev = device_of(f, proc, kern ? kern->device : copy->device);
+
+		if (!st->last && s.start > st->until)
+			break;
+		err = dev ? add_busy(dev, s.start, s.end) : 0;
+		if (dev && kern && kern->end > dev->known)
+			dev->known = kern->end < st->opts->to_ts ? kern->end : st->opts->to_ts;
+		k += kern != NULL;
+		c += kern == NULL;
+	}
+	return err;
+}
+
+int dl_idle_take(struct dl_idle_finder *f, const struct dl_stage *st, const struct dl_gap_finder *gaps)
+{
+	int err = begin_devices(f, gaps);
+
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++) {
+		if (st->tl->procs.v[i].gpu_state == DL_GPU_IMPORTED)
+			err = take_proc(f, st, i);
+	}
+	vec_for_each(&f->devices, dev)
+		count_busy(dev, dev->known);
 	return err;
 }
 
 /* People compare: a viewer or an analysis of the same trace may mean another idle. */
-int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl)
+int dl_idle_publish(struct dl_idle_finder *f, struct dl_report *r, const struct dl_timeline *tl)
 {
-	vec_for_each(&r->devices, dev) {
-		uint64_t proc, ns;
+	vec_for_each(&r->devices, out) {
 		struct dl_str s = {};
+		struct device *dev;
+		uint64_t proc;
 		char buf[32];
 		char **at;
 
-		if (!dl_map_get(&tl->pids, dev->pid, &proc) || tl->procs.v[proc].gpu_state != DL_GPU_IMPORTED)
+		if (!dl_map_get(&tl->pids, out->pid, &proc) || tl->procs.v[proc].gpu_state != DL_GPU_IMPORTED)
 			continue;
-		if (idle_without_copies(&tl->procs.v[proc], dev->id, dev->start, dev->end, &ns))
-			return -ENOMEM;
+		dev = device_of(f, (uint32_t)proc, out->id);
+		if (!dev)
+			continue;
+		count_busy(dev, out->end);
 		dl_str_addf(&s, "idle of GPU %u is time without a kernel; where copies count as busy, as in other tools, it was idle for %s",
-			    dev->id, dl_fmt_ns(buf, sizeof(buf), ns));
+			    out->id, dl_fmt_ns(buf, sizeof(buf), out->end - out->start - dev->busy_ns));
 		at = s.err ? NULL : vec_push(&r->notes);
 		if (!at) {
 			dl_str_fini(&s);
@@ -124,4 +199,19 @@ int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl)
 		*at = dl_str_take(&s);
 	}
 	return 0;
+}
+
+struct dl_idle_finder *dl_idle_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_idle_finder));
+}
+
+void dl_idle_finder_free(struct dl_idle_finder *f)
+{
+	if (!f)
+		return;
+	vec_for_each(&f->devices, dev)
+		vec_free(&dev->rest);
+	vec_free(&f->devices);
+	free(f);
 }

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "diagnose/walk.h"
+#include "timeline/past.h"
 #include "trace/schema.h"
 
 static enum dl_block_kind block_kind(enum dl_why why)
@@ -37,32 +38,76 @@ static enum dl_block_kind block_kind(enum dl_why why)
 	}
 }
 
-static void sum_thread(struct dl_proc_report *out, const struct dl_timeline *tl, const struct dl_thread *th, bool main)
+/* What a thread did, stage by stage. */
+struct thread_sum {
+	uint64_t at;			/* segments that begin before are summed up */
+	uint64_t ran_ns;
+	uint64_t runnable_ns, throttled_ns, blocked_ns[DL_BLOCK_ON_CNT];	/* of main threads */
+};
+
+struct dl_proc_finder { DL_VEC(struct thread_sum) threads; };
+
+static void take_thread(struct thread_sum *sum, const struct dl_stage *st, uint32_t thread)
 {
-	uint64_t ran = 0;
+	const struct dl_thread *th = &st->tl->threads.v[thread];
+	const bool main = th->proc != DL_NONE && st->tl->procs.v[th->proc].main == thread;
 
-	out->threads++;
-	for (uint32_t i = 0; i < th->segs.cnt; i++) {
-		uint64_t ns = dl_seg_end(th, i) - th->segs.v[i].start;
+	for (uint32_t i = (uint32_t)vec_first_at(&th->segs, sum->at); i < th->segs.cnt; i++) {
+		const struct dl_seg *s = &th->segs.v[i];
+		uint64_t end = dl_seg_end(th, i), ns = end - s->start;
 
-		switch (th->segs.v[i].state) {
+		sum->at = s->start;
+		if (!st->last && (end > st->until || i + 1 == th->segs.cnt))
+			return;
+		sum->at = end > s->start ? end : s->start + 1;
+		switch (s->state) {
 		case DL_ST_RUNNING:
-			ran += ns;
+			sum->ran_ns += ns;
 			break;
 		case DL_ST_RUNNABLE:
-			if (!main)
-				break;
-			out->runnable_ns += ns;
-			if (th->rqs.v[th->segs.v[i].ref].throttled)
-				out->throttled_ns += ns;
+			sum->runnable_ns += main ? ns : 0;
+			if (main && th->rqs.v[s->ref].throttled)
+				sum->throttled_ns += ns;
 			break;
 		case DL_ST_BLOCKED:
 			if (main)
-				out->blocked_ns[block_kind(dl_why_blocked(tl, th, i))] += ns;
+				sum->blocked_ns[block_kind(dl_why_blocked(st->tl, th, i))] += ns;
 			break;
 		}
 	}
-	out->cpu_ns += ran;
+}
+
+int dl_procs_take(struct dl_proc_finder *f, const struct dl_stage *st)
+{
+	while (f->threads.cnt < st->tl->threads.cnt) {
+		if (!vec_push(&f->threads))
+			return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < st->tl->threads.cnt; i++)
+		take_thread(&f->threads.v[i], st, i);
+	return 0;
+}
+
+struct dl_proc_finder *dl_proc_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_proc_finder));
+}
+
+void dl_proc_finder_free(struct dl_proc_finder *f)
+{
+	if (f)
+		vec_free(&f->threads);
+	free(f);
+}
+
+static void add_thread(struct dl_proc_report *out, const struct thread_sum *sum, const struct dl_thread *th)
+{
+	out->threads++;
+	out->cpu_ns += sum->ran_ns;
+	out->runnable_ns += sum->runnable_ns;
+	out->throttled_ns += sum->throttled_ns;
+	for (int k = 0; k < DL_BLOCK_ON_CNT; k++)
+		out->blocked_ns[k] += sum->blocked_ns[k];
 	if (th->has_totals) {
 		uint64_t first_flt = th->start ? 0 : th->first_min_flt;
 
@@ -88,7 +133,7 @@ static void sum_memory(struct dl_proc_report *out, const struct dl_proc *p)
 	}
 }
 
-static int sum_proc(struct dl_report *r, const struct dl_timeline *tl, uint32_t i)
+static int sum_proc(const struct dl_proc_finder *f, struct dl_report *r, const struct dl_timeline *tl, uint32_t i)
 {
 	const struct dl_proc *p = &tl->procs.v[i];
 	struct dl_proc_report *out = vec_push(&r->procs);
@@ -103,7 +148,7 @@ static int sum_proc(struct dl_report *r, const struct dl_timeline *tl, uint32_t 
 	if (p->trainer != DL_NONE)
 		out->trainer_pid = tl->procs.v[p->trainer].pid;
 	vec_for_each(&p->threads, idx)
-		sum_thread(out, tl, &tl->threads.v[*idx], p->main == *idx);
+		add_thread(out, &f->threads.v[*idx], &tl->threads.v[*idx]);
 	sum_memory(out, p);
 	if (p->main != DL_NONE && tl->threads.v[p->main].name[0])
 		out->name = strdup(tl->threads.v[p->main].name);
@@ -112,13 +157,13 @@ static int sum_proc(struct dl_report *r, const struct dl_timeline *tl, uint32_t 
 	return (p->cmdline && !out->cmdline) ? -ENOMEM : 0;
 }
 
-int dl_sum_procs(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+int dl_procs_publish(const struct dl_proc_finder *f, struct dl_report *r, const struct dl_timeline *tl)
 {
-	for (uint32_t i = 0; i < tl->procs.cnt; i++) {
-		if (sum_proc(r, tl, i))
-			return dl_oom(d);
-	}
-	return 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < tl->procs.cnt && !err; i++)
+		err = sum_proc(f, r, tl, i);
+	return err;
 }
 
 /* --- losses --- */
@@ -204,7 +249,7 @@ static int note_estimates(struct dl_report *r, const struct dl_timeline *tl)
 	struct dl_str s = {};
 
 	vec_for_each(&tl->threads, th)
-		samples += th->samples.cnt;
+		samples += th->samples.cnt + (th->past ? th->past->smp_cnt : 0);
 	if (!samples)
 		return 0;
 	dl_str_addf(&s, "page faults are counted exactly; their kind and time (shm, memory, swap on a CPU) are estimates from %" PRIu64 " on-CPU samples",
@@ -220,7 +265,7 @@ static int note_blind(struct dl_report *r, const struct dl_timeline *tl)
 		vec_for_each(&p->gpu_blind, b) {
 			uint64_t end = b->end < tl->end ? b->end : tl->end;
 
-			if (!p->kernels.cnt || end <= b->start)
+			if (!p->kernel_cnt || end <= b->start)
 				continue;
 			dl_str_addf(&s, "for %.1f s, from %.3f s on, another tool had the GPU records of process %u: what the GPU did then is not known",
 				    (double)(end - b->start) / 1e9, (double)(b->start - r->start) / 1e9, p->pid);
@@ -292,7 +337,5 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 		err = note_estimates(r, tl);
 	if (!err)
 		err = note_blind(r, tl);
-	if (!err)
-		err = dl_note_imported(r, tl);
 	return err ? dl_oom(d) : 0;
 }

@@ -6,17 +6,39 @@
 
 #include "base/diag.h"
 #include "diagnose/report.h"
+#include "diagnose/walk.h"
 #include "timeline/timeline.h"
 
 struct dl_trace_info;
 
-int dl_sum_procs(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
-int dl_sum_loaders(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
-/* The trainers, whose parts are empty yet; loaders come from dl_sum_loaders. */
+/* Stage by stage, as in walk.h; 0 or -ENOMEM. */
+struct dl_proc_finder;
+struct dl_proc_finder *dl_proc_finder_new(void);
+void dl_proc_finder_free(struct dl_proc_finder *f);
+int dl_procs_take(struct dl_proc_finder *f, const struct dl_stage *st);
+int dl_procs_publish(const struct dl_proc_finder *f, struct dl_report *r, const struct dl_timeline *tl);
+
+struct dl_loader_finder;
+struct dl_loader_finder *dl_loader_finder_new(void);
+void dl_loader_finder_free(struct dl_loader_finder *f);
+int dl_loaders_take(struct dl_loader_finder *f, const struct dl_stage *st);
+uint64_t dl_loaders_need(const struct dl_loader_finder *f, const struct dl_stage *st);
+/* Who takes a trainer's batches came to be known late. */
+bool dl_loaders_missed(const struct dl_loader_finder *f);
+/* What an earlier reading found, whose timeline this is. */
+int dl_loaders_expect(struct dl_loader_finder *f, const struct dl_loader_finder *earlier, const struct dl_timeline *tl);
+int dl_loaders_publish(struct dl_loader_finder *f, struct dl_report *r, const struct dl_timeline *tl);
+
+/* The trainers, whose parts are empty yet; loaders come from dl_loaders_publish. */
 int dl_sum_trainers(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
 
-/* Adds a gap or a wait to its trainer and to its loader, and observed time to a trainer (an index) and its loaders. */
-void dl_part_gap(struct dl_report *r, const struct dl_timeline *tl, const struct dl_gap *gap);
+/* Adds a gap or a wait to its trainer and to the worker that made its batch; 0 or -ENOMEM. */
+int dl_parts_add(struct dl_parts *parts, const struct dl_timeline *tl, const struct dl_gap *gap);
+int dl_parts_merge(struct dl_parts *into, const struct dl_parts *from);
+void dl_parts_fini(struct dl_parts *parts);
+/* Adds them to the trainers and loaders of the report. */
+void dl_parts_publish(const struct dl_parts *parts, struct dl_report *r, const struct dl_timeline *tl);
+/* Adds observed time to a trainer (an index) and its loaders. */
 void dl_part_span(struct dl_report *r, uint32_t proc, uint64_t ns);
 
 /* Names the main cause of each part. */

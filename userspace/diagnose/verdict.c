@@ -110,7 +110,7 @@ static bool say_uneven(struct facts *f, uint64_t step)
 static uint64_t gpu_step(const struct facts *f)
 {
 	vec_for_each(&f->tl->procs, p)
-		if (p->gpu_blind.cnt && p->kernels.cnt)
+		if (p->gpu_blind.cnt && p->kernel_cnt)
 			return 0;
 	return f->batches ? f->busy_ns / f->batches : 0;
 }

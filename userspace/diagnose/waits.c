@@ -14,7 +14,9 @@
 #include "diagnose/diagnose.h"
 #include "diagnose/evidence.h"
 #include "diagnose/summary.h"
+#include "timeline/past.h"
 
+#define LONG_RUN_NS 10000000000ULL	/* a run that is not over is looked at in parts from then on */
 #define JOIN_NS 2000000ULL	/* a longer run between two blocks is a step of the training */
 
 /* Does this block wait for a batch? */
@@ -44,43 +46,37 @@ static bool is_wait(const struct dl_timeline *tl, uint32_t thread, uint32_t seg)
 	}
 }
 
-struct trainer_waits {
-	struct dl_report *r;
-	const struct dl_timeline *tl;
-	uint32_t proc;
-	const struct dl_diagnose_opts *opts;
-	struct dl_ledger *ledger;
-};
+/* --- the search for waits --- */
 
-/* Puts together the steps of each wait. */
 struct collector {
 	const struct dl_timeline *tl;
 	const struct dl_thread *th;
 	const struct dl_spans *starting, *handover;
-	struct dl_spans *out;
-	bool had_batch;		/* the last span saw one arrive */
-	bool over;		/* and it was taken over: what comes is for the next batch */
-	bool in_handover;
-	bool only_joins;	/* the last span is nothing but waits for workers to end */
-	size_t in_starting, in_handover_spans;	/* where the last look-ups ended */
-	size_t ending;		/* spans before the first of those since a batch came or workers were made */
+	struct dl_wait_search *s;
+	size_t in_starting, in_handover;	/* where the last look-ups ended */
 };
+
+/* Of all spans that were found. */
+static size_t found(const struct collector *c)
+{
+	return c->s->taken + c->s->out.cnt;
+}
 
 /* Does this block begin the wait for the next batch? The trainer polls the result pipe once for each
  * batch; behind a hand-over any wait at it is new. */
 static bool is_next_batch(const struct collector *c, const struct dl_wait *w)
 {
-	if (c->over)
+	if (c->s->over)
 		return true;
 	if (!dl_is_batch_wait(c->tl, w))
 		return false;
-	return c->in_handover || (c->had_batch && dl_sys_class(c->tl->machine, w->syscall) == DL_SYS_POLL);
+	return c->s->in_handover || (c->s->had_batch && dl_sys_class(c->tl->machine, w->syscall) == DL_SYS_POLL);
 }
 
 /* Adds [start, end] to the last span, or begins another. 0 or -ENOMEM. */
 static int add_part(struct collector *c, uint64_t start, uint64_t end, bool joins)
 {
-	struct dl_span *last = vec_last(c->out);
+	struct dl_span *last = vec_last(&c->s->out);
 
 	if (last && start < last->end)
 		start = last->end;
@@ -90,11 +86,11 @@ static int add_part(struct collector *c, uint64_t start, uint64_t end, bool join
 		last->end = end;
 		return 0;
 	}
-	last = vec_push(c->out);
+	last = vec_push(&c->s->out);
 	if (!last)
 		return -ENOMEM;
 	*last = (struct dl_span){ start, end };
-	c->had_batch = c->over = c->only_joins = false;
+	c->s->had_batch = c->s->over = c->s->only_joins = false;
 	return 0;
 }
 
@@ -111,7 +107,7 @@ static int add_block(struct collector *c, uint32_t i)
 {
 	const struct dl_seg *s = &c->th->segs.v[i];
 	const struct dl_wait *w = dl_seg_wait(c->th, s);
-	const struct dl_span *last = vec_last(c->out);
+	const struct dl_span *last = vec_last(&c->s->out);
 	uint64_t end = dl_seg_end(c->th, i);
 	bool join = is_end_of_worker(c, w), joins;
 	int err;
@@ -119,18 +115,18 @@ static int add_block(struct collector *c, uint32_t i)
 	/* The latency of waking up belongs to the wait. */
 	if (i + 1 < c->th->segs.cnt && c->th->segs.v[i + 1].state == DL_ST_RUNNABLE)
 		end = dl_seg_end(c->th, i + 1);
-	joins = last && !is_next_batch(c, w) && join == c->only_joins && s->start <= last->end + JOIN_NS &&
+	joins = last && !is_next_batch(c, w) && join == c->s->only_joins && s->start <= last->end + JOIN_NS &&
 		(s->start <= last->end || (i && c->th->segs.v[i - 1].state == DL_ST_RUNNING &&
 					   c->th->segs.v[i - 1].start <= last->end));
-	if (join && c->ending > c->out->cnt)
-		c->ending = c->out->cnt - joins;
+	if (join && c->s->ending > found(c))
+		c->s->ending = found(c) - joins;
 	err = add_part(c, s->start, end, joins);
-	c->only_joins = join;
+	c->s->only_joins = join;
 	if (!join && dl_is_batch_wait(c->tl, w) && w->wake_ts && !dl_timed_out(w, s->start)) {
-		c->had_batch = true;
-		c->ending = SIZE_MAX;
+		c->s->had_batch = true;
+		c->s->ending = SIZE_MAX;
 	}
-	c->in_handover = dl_is_handover_wait(c->tl, w);
+	c->s->in_handover = dl_is_handover_wait(c->tl, w);
 	return err;
 }
 
@@ -144,12 +140,12 @@ static int add_spans(struct collector *c, const struct dl_spans *r, size_t *plac
 	for (; i < r->cnt && r->v[i].start < end && !err; i++) {
 		struct dl_span part = { r->v[i].start > start ? r->v[i].start : start,
 					r->v[i].end < end ? r->v[i].end : end };
-		const struct dl_span *last = vec_last(c->out);
+		const struct dl_span *last = vec_last(&c->s->out);
 
-		err = add_part(c, part.start, part.end, last && !c->over && !c->only_joins && part.start <= last->end + JOIN_NS);
-		c->ending = SIZE_MAX;
-		c->had_batch = r == c->handover;
-		c->over = c->had_batch && part.end == r->v[i].end;
+		err = add_part(c, part.start, part.end, last && !c->s->over && !c->s->only_joins && part.start <= last->end + JOIN_NS);
+		c->s->ending = SIZE_MAX;
+		c->s->had_batch = r == c->handover;
+		c->s->over = c->s->had_batch && part.end == r->v[i].end;
 	}
 	return err;
 }
@@ -165,148 +161,405 @@ static int add_phase(struct collector *c, const struct dl_spans *r, size_t *plac
 	return add_spans(c, r, place, start, end);
 }
 
-int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out)
+/* Is all known of the block that its being a wait depends on? */
+static bool is_final(const struct dl_thread *th, uint32_t seg, const struct dl_stage *st)
 {
-	static const struct dl_spans none;
-	const struct dl_thread *th = &tl->threads.v[thread];
-	bool main = th->proc != DL_NONE && tl->procs.v[th->proc].main == thread;
-	struct collector c = { .tl = tl, .th = th, .out = out,
-			       .starting = main ? &tl->procs.v[th->proc].starting : &none,
-			       .handover = main ? &tl->procs.v[th->proc].handover : &none,
-			       .ending = SIZE_MAX };
-	bool any_run = false;
+	if (st->last)
+		return true;
+	if (dl_seg_end(th, seg) > st->until || seg + 1 >= th->segs.cnt)
+		return false;
+	return th->segs.v[seg + 1].state != DL_ST_RUNNABLE || seg + 2 < th->segs.cnt;
+}
+
+static bool any_in(const struct dl_spans *s, uint64_t start, uint64_t end)
+{
+	size_t i = vec_first_at(s, end);
+
+	return i && s->v[i - 1].end > start;
+}
+
+/* [start, end] of a segment. */
+static int add_seg(struct collector *c, uint32_t i, uint64_t start, uint64_t end)
+{
 	int err = 0;
 
-	for (uint32_t i = 0; i < th->segs.cnt && !err; i++) {
+	c->s->any_run |= c->th->segs.v[i].state == DL_ST_RUNNING;
+	if (!c->s->any_run)
+		return 0;
+	if (is_wait(c->tl, c->s->thread, i))
+		return add_block(c, i);
+	if (c->th->segs.v[i].state != DL_ST_BLOCKED)
+		err = add_phase(c, c->starting, &c->in_starting, start, end);
+	return err ? err : add_phase(c, c->handover, &c->in_handover, start, end);
+}
+
+void dl_wait_search_begin(struct dl_wait_search *s, uint32_t thread)
+{
+	*s = (struct dl_wait_search){ .thread = thread, .ending = SIZE_MAX };
+}
+
+int dl_wait_search(struct dl_wait_search *s, const struct dl_stage *st)
+{
+	static const struct dl_spans none;
+	const struct dl_thread *th = &st->tl->threads.v[s->thread];
+	const struct dl_proc *p = th->proc == DL_NONE ? NULL : &st->tl->procs.v[th->proc];
+	bool main = p && p->main == s->thread;
+	struct collector c = { .tl = st->tl, .th = th, .s = s, .starting = main ? &p->starting : &none,
+			       .handover = main ? &p->handover : &none };
+	uint32_t i = s->at ? dl_seg_before(th, s->at + 1) : 0;
+	int err = 0;
+
+	for (; i < th->segs.cnt && !err; i++) {
 		uint64_t start = th->segs.v[i].start, end = dl_seg_end(th, i);
 
-		any_run |= th->segs.v[i].state == DL_ST_RUNNING;
-		if (!any_run)
+		if (end <= s->at && s->at)
 			continue;
-		if (is_wait(tl, thread, i)) {
-			err = add_block(&c, i);
-			continue;
+		if (start < s->at)
+			start = s->at;
+		if (th->segs.v[i].state == DL_ST_BLOCKED && !is_final(th, i, st))
+			break;
+		if (!st->last && end > st->until) {
+			end = st->until;
+			if (start > end || (end - start < LONG_RUN_NS && (any_in(c.starting, start, end) || any_in(c.handover, start, end))))
+				break;
 		}
-		if (th->segs.v[i].state != DL_ST_BLOCKED)
-			err = add_phase(&c, c.starting, &c.in_starting, start, end);
-		if (!err)
-			err = add_phase(&c, c.handover, &c.in_handover_spans, start, end);
+		err = add_seg(&c, i, start, end);
+		s->at = end;
+		if (end < dl_seg_end(th, i))
+			break;
 	}
-	/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
-	if (out->cnt > c.ending && !(main && tl->procs.v[th->proc].loader_threads))
-		out->cnt = c.ending;
 	return err;
 }
 
-static int explain_wait(const struct trainer_waits *tw, uint32_t thread, struct dl_gap *gap, bool want_steps,
-			bool estimated, struct dl_ledger *ledger)
+size_t dl_wait_closed(const struct dl_wait_search *s, const struct dl_stage *st)
 {
-	struct dl_walk w = { .tl = tw->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
+	const struct dl_span *last = vec_last(&s->out);
+
+	return s->out.cnt - (last && !st->last && last->end + JOIN_NS >= s->at);
+}
+
+/* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
+bool dl_wait_ends(const struct dl_wait_search *s, const struct dl_timeline *tl)
+{
+	uint32_t proc = tl->threads.v[s->thread].proc;
+
+	return proc == DL_NONE || tl->procs.v[proc].main != s->thread || !tl->procs.v[proc].loader_threads;
+}
+
+uint64_t dl_wait_need(const struct dl_wait_search *s)
+{
+	return s->out.cnt && s->out.v[0].start < s->at ? s->out.v[0].start : s->at;
+}
+
+void dl_wait_take(struct dl_wait_search *s, size_t cnt)
+{
+	s->out.cnt -= cnt;
+	s->taken += cnt;
+	if (cnt)
+		memmove(s->out.v, s->out.v + cnt, s->out.cnt * sizeof(*s->out.v));
+}
+
+void dl_wait_search_fini(struct dl_wait_search *s)
+{
+	vec_free(&s->out);
+}
+
+/* --- what they are charged to --- */
+
+struct waits_sum {
+	struct dl_ledger ledger;
+	struct dl_parts parts;
+	struct dl_gap_vec worst;
+	uint64_t total_ns, cnt;
+};
+
+struct trainer {
+	uint32_t proc;
+	struct dl_wait_search search;
+	struct dl_call_search calls;
+	uint64_t over;			/* end of the last wait for a batch */
+	struct waits_sum ended;		/* behind the end of the training, as it seems; from this span on: */
+	size_t ended_from;
+};
+
+struct rate { uint32_t proc; double bps; };	/* of copies: see calls.c */
+
+struct dl_wait_finder {
+	DL_VEC(struct trainer) trainers;
+	struct waits_sum sum;
+	struct dl_calls_report calls;
+	DL_VEC(struct rate) rates;	/* known from an earlier reading */
+	bool missed;
+};
+
+static int explain_wait(const struct dl_stage *st, struct dl_gap *gap, bool want_steps, bool estimated,
+			struct dl_ledger *ledger)
+{
+	struct dl_walk w = { .tl = st->tl, .gap = gap, .ledger = ledger, .want_steps = want_steps,
 			     .copy_estimated = estimated, .relabel = DL_CAUSE_CNT };
 
-	dl_walk_path(&w, thread, gap->end, gap->start);
+	dl_walk_path(&w, st->tl->procs.v[gap->proc].main, gap->end, gap->start);
 	return ledger->err;
 }
 
-static int do_wait(struct trainer_waits *tw, uint64_t start, uint64_t end, bool estimated)
+static int take_wait(struct waits_sum *sum, const struct dl_stage *st, uint32_t proc, uint64_t start, uint64_t end,
+		     bool estimated)
 {
-	const struct dl_proc *p = &tw->tl->procs.v[tw->proc];
-	struct dl_gap gap = { .start = start, .end = end, .proc = tw->proc };
+	struct dl_gap gap = { .start = start, .end = end, .proc = proc };
 	int err;
 
-	gap.open = gap.end >= tw->tl->threads.v[p->main].end;
-	err = explain_wait(tw, p->main, &gap, false, estimated, tw->ledger);
+	gap.open = gap.end >= st->tl->threads.v[st->tl->procs.v[proc].main].end;
+	err = explain_wait(st, &gap, false, estimated, &sum->ledger);
 	for (int c = 0; c < DL_CAUSE_CNT; c++)
-		tw->ledger->causes[c].gaps += gap.cause_ns[c] != 0;
-	dl_part_gap(tw->r, tw->tl, &gap);
-	tw->r->waits.total_ns += gap.end - gap.start;
-	tw->r->waits.cnt++;
-	return err ? err : dl_keep_worst(tw->r, &gap, tw->opts->worst_cnt);
+		sum->ledger.causes[c].gaps += gap.cause_ns[c] != 0;
+	err = err ? err : dl_parts_add(&sum->parts, st->tl, &gap);
+	sum->total_ns += gap.end - gap.start;
+	sum->cnt++;
+	err = err ? err : dl_keep_worst(&sum->worst, &gap, st->opts->worst_cnt);
+	return err < 0 ? err : 0;
 }
 
-/* The waits for batches, and between them those inside calls. */
-static int do_waits(struct trainer_waits *tw, const struct dl_spans *spans, const struct dl_call_waits *calls)
+static void waits_sum_fini(struct waits_sum *s)
 {
-	uint64_t over = 0;
-	size_t c = 0;
+	dl_ledger_fini(&s->ledger);
+	dl_parts_fini(&s->parts);
+	dl_gaps_free(&s->worst);
+	memset(s, 0, sizeof(*s));
+}
+
+static int waits_merge(struct waits_sum *into, struct waits_sum *from, uint32_t worst_cnt)
+{
+	int err = dl_ledger_merge(&into->ledger, &from->ledger);
+
+	into->total_ns += from->total_ns;
+	into->cnt += from->cnt;
+	err = err ? err : dl_parts_merge(&into->parts, &from->parts);
+	for (size_t i = 0; i < from->worst.cnt && err >= 0; i++) {
+		err = dl_keep_worst(&into->worst, &from->worst.v[i], worst_cnt);
+		if (err > 0)
+			memset(&from->worst.v[i].steps, 0, sizeof(from->worst.v[i].steps));
+	}
+	waits_sum_fini(from);
+	return err < 0 ? err : 0;
+}
+
+/* A wait for a batch, cut to the window. */
+static int take_span(struct dl_wait_finder *f, struct trainer *t, const struct dl_stage *st, size_t i)
+{
+	struct dl_span s = t->search.out.v[i];
+	size_t number = t->search.taken + i;
+	bool ended = number >= t->search.ending;
+
+	if (ended && number < t->ended_from)
+		t->ended_from = number;
+	s.start = s.start > st->opts->from_ts ? s.start : st->opts->from_ts;
+	s.end = s.end < st->opts->to_ts ? s.end : st->opts->to_ts;
+	if (s.start >= s.end)
+		return 0;
+	t->over = s.end;
+	return take_wait(ended ? &t->ended : &f->sum, st, t->proc, s.start, s.end, false);
+}
+
+/* A wait inside a call, between two waits for batches. */
+static int take_call(struct dl_wait_finder *f, struct trainer *t, const struct dl_stage *st, const struct dl_call_wait *c,
+		     uint64_t next)
+{
+	uint64_t start = c->start > t->over ? c->start : t->over, end = c->end < next ? c->end : next;
+
+	return start < end ? take_wait(&f->sum, st, t->proc, start, end, c->estimated) : 0;
+}
+
+/* Where the first span that will be a wait in the window begins; UINT64_MAX there is none. */
+static uint64_t next_span(const struct trainer *t, const struct dl_stage *st, size_t i, size_t end)
+{
+	for (; i < end; i++) {
+		const struct dl_span *s = &t->search.out.v[i];
+
+		if (s->end > st->opts->from_ts && s->start < st->opts->to_ts)
+			return s->start > st->opts->from_ts ? s->start : st->opts->from_ts;
+	}
+	return UINT64_MAX;
+}
+
+/* Waits for batches and in calls, in order, up to where neither changes any more. */
+static int take_both(struct dl_wait_finder *f, struct trainer *t, const struct dl_stage *st)
+{
+	size_t closed = dl_wait_closed(&t->search, st), end, i = 0, c = 0;
+	uint64_t known = st->last ? UINT64_MAX : t->search.at;
 	int err = 0;
 
-	for (size_t i = 0; i <= spans->cnt && !err; i++) {
-		const uint64_t next = i < spans->cnt ? spans->v[i].start : UINT64_MAX;
+	if (st->last && t->search.ending < t->search.taken + closed && dl_wait_ends(&t->search, st->tl))
+		end = t->search.ending > t->search.taken ? t->search.ending - t->search.taken : 0;
+	else
+		end = closed;
+	if (closed < t->search.out.cnt && t->search.out.v[closed].start < known)
+		known = t->search.out.v[closed].start;
+	if (!st->last && t->calls.at < known && t->calls.known)
+		known = t->calls.at;
+	while (!err) {
+		uint64_t next = next_span(t, st, i, end);
+		const struct dl_call_wait *call = c < t->calls.out.cnt ? &t->calls.out.v[c] : NULL;
 
-		for (; c < calls->cnt && calls->v[c].start < next && !err; c++) {
-			const uint64_t start = calls->v[c].start > over ? calls->v[c].start : over;
-			const uint64_t end = calls->v[c].end < next ? calls->v[c].end : next;
-
-			if (start < end)
-				err = do_wait(tw, start, end, calls->v[c].estimated);
+		if (call && call->start < next) {
+			if ((call->end < next ? call->end : next) > known)
+				break;
+			err = take_call(f, t, st, call, next);
+			c++;
+		} else if (i < end && (st->last || t->search.out.v[i].start < known)) {
+			err = take_span(f, t, st, i++);
+		} else {
+			break;
 		}
-		if (i < spans->cnt && !err)
-			err = do_wait(tw, spans->v[i].start, spans->v[i].end, false);
-		over = i < spans->cnt ? spans->v[i].end : over;
 	}
+	dl_wait_take(&t->search, i);
+	dl_call_take(&t->calls, c);
 	return err;
 }
 
-static int do_trainer(struct trainer_waits *tw)
+static struct trainer *trainer_of(struct dl_wait_finder *f, const struct dl_timeline *tl, uint32_t proc)
 {
-	const struct dl_proc *p = &tw->tl->procs.v[tw->proc];
-	struct dl_call_waits calls = {};
-	struct dl_spans spans = {};
-	const struct dl_thread *th;
+	struct trainer *t;
+
+	vec_for_each(&f->trainers, it) {
+		if (it->proc == proc)
+			return it;
+	}
+	t = vec_push(&f->trainers);
+	if (!t)
+		return NULL;
+	t->proc = proc;
+	t->ended_from = SIZE_MAX;
+	vec_for_each(&f->rates, r)
+		t->calls.rate = r->proc == proc ? r->bps : t->calls.rate;
+	dl_wait_search_begin(&t->search, tl->procs.v[proc].main);
+	return t;
+}
+
+static int take_trainer(struct dl_wait_finder *f, const struct dl_stage *st, uint32_t proc)
+{
+	const struct dl_proc *p = &st->tl->procs.v[proc];
+	struct trainer *t = trainer_of(f, st->tl, proc);
 	int err;
 
-	if (p->main == DL_NONE)
-		return 0;
-	th = &tw->tl->threads.v[p->main];
-	err = dl_wait_spans(tw->tl, p->main, &spans);
-	dl_clip_spans(&spans, tw->opts->from_ts, tw->opts->to_ts);
-	if (!err && p->apis.cnt && !tw->opts->no_gpu) {
-		tw->r->waits.calls.known = true;
-		err = dl_call_waits(tw->tl, p->main, tw->opts->from_ts, tw->opts->to_ts, &calls, &tw->r->waits.calls);
+	if (!t)
+		return -ENOMEM;
+	err = dl_wait_search(&t->search, st);
+	if (!err && p->api_cnt && !st->opts->no_gpu) {
+		f->missed |= dl_call_rate(&t->calls, p) && st->after;
+		f->calls.known = true;
+		err = dl_call_waits(&t->calls, st, p->main, &f->calls);
 	}
-	if (!err)
-		err = do_waits(tw, &spans, &calls);
-	if (th->segs.cnt) {
-		uint64_t from = th->segs.v[0].start, to = th->end;
-
-		if (from < tw->opts->from_ts)
-			from = tw->opts->from_ts;
-		if (to > tw->opts->to_ts)
-			to = tw->opts->to_ts;
-		if (to > from) {
-			tw->r->waits.wall_ns += to - from;
-			dl_part_span(tw->r, tw->proc, to - from);
-		}
+	/* A batch came after all. */
+	if (!err && t->search.ending > t->ended_from) {
+		err = waits_merge(&f->sum, &t->ended, st->opts->worst_cnt);
+		t->ended_from = SIZE_MAX;
 	}
-	vec_free(&calls);
-	vec_free(&spans);
-	return err;
+	return err ? err : take_both(f, t, st);
 }
 
-int dl_find_waits(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		  struct dl_diag *d)
+static int explain_worst(struct waits_sum *sum, const struct dl_stage *st)
 {
-	struct dl_ledger ledger = {};
 	int err = 0;
 
-	for (uint32_t i = 0; i < tl->procs.cnt && !err; i++) {
-		struct trainer_waits tw = { .r = r, .tl = tl, .proc = i, .opts = opts, .ledger = &ledger };
-
-		if (tl->procs.v[i].role == DL_ROLE_TRAINER)
-			err = do_trainer(&tw);
-	}
-	dl_sort_worst(r);
-	vec_for_each(&r->worst, g) {
-		struct trainer_waits tw = { .r = r, .tl = tl, .proc = g->proc };
+	vec_for_each(&sum->worst, g) {
 		struct dl_ledger unused = {};
 
+		if (err || g->steps.cnt)
+			continue;
 		memset(g->cause_ns, 0, sizeof(g->cause_ns));
-		err = err ? err : explain_wait(&tw, tl->procs.v[g->proc].main, g, true, false, &unused);
+		err = explain_wait(st, g, true, false, &unused);
 		dl_ledger_fini(&unused);
 	}
-	if (!err)
-		err = dl_ledger_publish(tl, &ledger, r->waits.causes);
-	dl_ledger_fini(&ledger);
-	return err ? dl_oom(d) : 0;
+	return err;
+}
+
+int dl_waits_take(struct dl_wait_finder *f, const struct dl_stage *st)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < st->tl->procs.cnt && !err; i++) {
+		if (st->tl->procs.v[i].role == DL_ROLE_TRAINER && st->tl->procs.v[i].main != DL_NONE)
+			err = take_trainer(f, st, i);
+	}
+	vec_for_each(&f->trainers, t) {
+		/* One is still wanted. */
+		if (!err && st->last && !dl_wait_ends(&t->search, st->tl))
+			err = waits_merge(&f->sum, &t->ended, st->opts->worst_cnt);
+		else if (!err)
+			err = explain_worst(&t->ended, st);
+	}
+	return err ? err : explain_worst(&f->sum, st);
+}
+
+uint64_t dl_waits_need(const struct dl_wait_finder *f, const struct dl_stage *st)
+{
+	uint64_t need = st->until;
+
+	vec_for_each(&f->trainers, t) {
+		uint64_t waits = dl_wait_need(&t->search), calls = t->calls.known ? dl_call_need(&t->calls) : UINT64_MAX;
+
+		need = waits < need ? waits : need;
+		need = calls < need ? calls : need;
+	}
+	return need;
+}
+
+int dl_waits_publish(struct dl_wait_finder *f, struct dl_report *r, const struct dl_stage *st)
+{
+	r->waits.calls = f->calls;
+	r->waits.total_ns = f->sum.total_ns;
+	r->waits.cnt = f->sum.cnt;
+	vec_for_each(&f->trainers, t) {
+		const struct dl_thread *th = &st->tl->threads.v[st->tl->procs.v[t->proc].main];
+		uint64_t from = dl_first_start(th), to = th->end;
+
+		if (!th->segs.cnt)
+			continue;
+		from = from < st->opts->from_ts ? st->opts->from_ts : from;
+		to = to > st->opts->to_ts ? st->opts->to_ts : to;
+		if (to > from) {
+			r->waits.wall_ns += to - from;
+			dl_part_span(r, t->proc, to - from);
+		}
+	}
+	dl_parts_publish(&f->sum.parts, r, st->tl);
+	dl_worst_publish(&f->sum.worst, r);
+	return dl_ledger_publish(st->tl, &f->sum.ledger, r->waits.causes);
+}
+
+bool dl_waits_missed(const struct dl_wait_finder *f)
+{
+	return f->missed;
+}
+
+int dl_waits_expect(struct dl_wait_finder *f, const struct dl_wait_finder *earlier)
+{
+	vec_for_each(&earlier->trainers, t) {
+		struct rate *at = vec_push(&f->rates);
+
+		if (!at)
+			return -ENOMEM;
+		*at = (struct rate){ t->proc, t->calls.rate };
+	}
+	return 0;
+}
+
+struct dl_wait_finder *dl_wait_finder_new(void)
+{
+	return calloc(1, sizeof(struct dl_wait_finder));
+}
+
+void dl_wait_finder_free(struct dl_wait_finder *f)
+{
+	if (!f)
+		return;
+	vec_for_each(&f->trainers, t) {
+		dl_wait_search_fini(&t->search);
+		dl_call_search_fini(&t->calls);
+		waits_sum_fini(&t->ended);
+	}
+	vec_free(&f->trainers);
+	waits_sum_fini(&f->sum);
+	vec_free(&f->rates);
+	free(f);
 }

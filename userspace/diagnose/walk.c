@@ -302,6 +302,7 @@ static void charge_wait(struct dl_walk *w, uint32_t thread, uint32_t seg, enum d
 	if (cause == DL_CAUSE_STORAGE && wait->file_ino) {
 		what.kind = DL_EVI_FILE;
 		what.id = (uint64_t)wait->file_dev << 32 ^ wait->file_ino;
+		what.dev = wait->file_dev;
 		snprintf(detailed, sizeof(detailed), "%s: inode %" PRIu64 " on device %u:%u", text, wait->file_ino,
 			 wait->file_dev >> 20, wait->file_dev & 0xfffff);
 		what.text = detailed;

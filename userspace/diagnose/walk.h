@@ -32,14 +32,38 @@ enum dl_cause dl_why_cause(enum dl_why why);
 
 enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg);
 
-/* Totals over all walked intervals. */
+/* Totals over all walked intervals. Of many things that evidence is about those with little time are
+ * forgotten, so that it does not grow with the trace. */
 struct dl_ledger {
 	struct dl_charge causes[DL_CAUSE_CNT];
 	struct dl_map evidence[DL_CAUSE_CNT];	/* what it is, by cause -> ns; see dl_evidence_key */
+	struct dl_map devs;			/* of files: evidence's key -> device */
+	size_t room[DL_CAUSE_CNT];		/* so many things before the next are forgotten */
 	int err;				/* -ENOMEM sticks */
 };
 
 void dl_ledger_fini(struct dl_ledger *l);
+int dl_ledger_merge(struct dl_ledger *into, const struct dl_ledger *from);	/* 0 or -ENOMEM */
+
+/*
+ * One stage of a diagnosis in pieces: everything that ends in (after, until], and in the last one all the
+ * rest, is explained from a timeline that was settled. Behind until there is enough for what the rules look
+ * at ahead.
+ */
+struct dl_diagnose_opts;
+struct dl_stage {
+	const struct dl_timeline *tl;
+	const struct dl_diagnose_opts *opts;
+	uint64_t after, until;
+	bool last;
+};
+
+/* Parts of the idle time by trainer, and by worker whose batch was waited for; by index of process. */
+struct dl_part_vec { struct dl_part *v; size_t cnt, cap; };
+struct dl_parts { struct dl_part_vec trainers, workers; };
+
+struct dl_gap_vec { struct dl_gap *v; size_t cnt, cap; };
+void dl_gaps_free(struct dl_gap_vec *gaps);
 
 /* What a charge is about: a thread, or a file. */
 enum dl_evidence { DL_EVI_THREAD = 1, DL_EVI_FILE, DL_EVI_NAME };
@@ -76,7 +100,7 @@ struct dl_walk {
 void dl_walk_path(struct dl_walk *w, uint32_t thread, uint64_t t, uint64_t floor);
 
 /* Charges [start, end] of the thread to a cause. what: the step's text and its evidence. */
-struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree, affinity; };
+struct dl_what { const char *text; enum dl_evidence kind; uint64_t id; bool estimated, own_tree, affinity; uint32_t dev; };
 void dl_charge(struct dl_walk *w, enum dl_cause cause, uint32_t thread, uint64_t start, uint64_t end,
 	       const struct dl_what *what);
 
@@ -97,8 +121,15 @@ void dl_charge_running(struct dl_walk *w, uint32_t thread, uint64_t start, uint6
 bool dl_only_spans(const struct dl_timeline *tl, uint32_t thread);
 uint64_t dl_charge_spans(struct dl_walk *w, uint32_t thread, uint64_t floor, uint64_t t);
 
-/* Says which idle is meant, for devices that are known from another tool's trace. */
-int dl_note_imported(struct dl_report *r, const struct dl_timeline *tl);
+/* Says which idle is meant, for devices that are known from another tool's trace; by stages, behind those of
+ * the gaps. */
+struct dl_stage;
+struct dl_gap_finder;
+struct dl_idle_finder;
+struct dl_idle_finder *dl_idle_finder_new(void);	/* NULL without memory */
+void dl_idle_finder_free(struct dl_idle_finder *f);
+int dl_idle_take(struct dl_idle_finder *f, const struct dl_stage *st, const struct dl_gap_finder *gaps);
+int dl_idle_publish(struct dl_idle_finder *f, struct dl_report *r, const struct dl_timeline *tl);
 
 /* What a thread's running is for, by its role alone. */
 enum dl_cause dl_role_cause(const struct dl_timeline *tl, uint32_t thread, uint64_t at);
@@ -110,15 +141,58 @@ enum dl_cause dl_work_cause(const struct dl_timeline *tl, uint32_t thread, uint6
 
 bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t from, uint64_t to);
 
-/* The waits of one thread for batches, in order. 0 or -ENOMEM. */
-int dl_wait_spans(const struct dl_timeline *tl, uint32_t thread, struct dl_spans *out);
+/* The search for a thread's waits for batches, stage by stage: see waits.c. */
+struct dl_wait_search {
+	uint32_t thread;
+	uint64_t at;		/* searched up to here */
+	struct dl_spans out;	/* found, in order; */
+	size_t taken;		/* so many more were before these, and are done with */
+	size_t ending;		/* of all spans those before this are waits; behind it nobody may have waited any more */
+	bool any_run;
+	bool had_batch;		/* the last span saw one arrive */
+	bool over;		/* and it was taken over: what comes is for the next batch */
+	bool in_handover;
+	bool only_joins;	/* the last span is nothing but waits for workers to end */
+};
 
-/* gaps.c, waits.c */
-struct dl_diagnose_opts;
-int dl_find_gaps(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		 struct dl_diag *d);
-int dl_find_waits(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts,
-		  struct dl_diag *d);
+void dl_wait_search_begin(struct dl_wait_search *s, uint32_t thread);
+int dl_wait_search(struct dl_wait_search *s, const struct dl_stage *st);	/* 0 or -ENOMEM */
+/* So many spans of out do not change any more. */
+size_t dl_wait_closed(const struct dl_wait_search *s, const struct dl_stage *st);
+/* Nobody waits for a batch in spans from `ending` on: the training was over. Only in the last stage. */
+bool dl_wait_ends(const struct dl_wait_search *s, const struct dl_timeline *tl);
+/* From when on the thread's time is still needed. */
+uint64_t dl_wait_need(const struct dl_wait_search *s);
+/* The first cnt of out are done with. */
+void dl_wait_take(struct dl_wait_search *s, size_t cnt);
+void dl_wait_search_fini(struct dl_wait_search *s);
+
+/*
+ * What is explained stage by stage, gaps.c, waits.c: take() explains a stage, need() says from when on the
+ * timeline is needed for the next one, publish() moves it all to the report behind the last.
+ */
+struct dl_gap_finder;
+struct dl_gap_finder *dl_gap_finder_new(void);	/* NULL without memory */
+void dl_gap_finder_free(struct dl_gap_finder *f);
+int dl_gaps_take(struct dl_gap_finder *f, const struct dl_stage *st);
+uint64_t dl_gaps_need(const struct dl_gap_finder *f, const struct dl_stage *st);
+int dl_gaps_publish(struct dl_gap_finder *f, struct dl_report *r, const struct dl_stage *st);
+/* The devices, in order of their first kernels; false there are no more. */
+bool dl_gaps_device(const struct dl_gap_finder *f, size_t i, uint32_t *ret_proc, uint32_t *ret_id, uint64_t *ret_start);
+/* A device's first gap began before anything was known of the device, and was cut off. */
+bool dl_gaps_missed(const struct dl_gap_finder *f);
+/* What an earlier reading found is known from the first stage on. 0 or -ENOMEM. */
+int dl_gaps_expect(struct dl_gap_finder *f, const struct dl_gap_finder *earlier);
+
+struct dl_wait_finder;
+struct dl_wait_finder *dl_wait_finder_new(void);
+void dl_wait_finder_free(struct dl_wait_finder *f);
+int dl_waits_take(struct dl_wait_finder *f, const struct dl_stage *st);
+uint64_t dl_waits_need(const struct dl_wait_finder *f, const struct dl_stage *st);
+int dl_waits_publish(struct dl_wait_finder *f, struct dl_report *r, const struct dl_stage *st);
+/* The rate of copies that is used for estimates came to be known late. */
+bool dl_waits_missed(const struct dl_wait_finder *f);
+int dl_waits_expect(struct dl_wait_finder *f, const struct dl_wait_finder *earlier);
 
 /* Cuts sorted spans to [from, to]. */
 void dl_clip_spans(struct dl_spans *s, uint64_t from, uint64_t to);

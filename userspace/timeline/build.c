@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "timeline/past.h"
+#include "timeline/plan.h"
 #include "timeline/threads.h"
 #include "trace/schema.h"
 #include "trace/trace.h"
@@ -96,7 +98,7 @@ static int on_exec(struct dl_timeline *tl, const struct dl_hdr *ev)
 	if (!tl->procs.v[proc].start)
 		tl->procs.v[proc].start = ev->ts;	/* the program that the recorder started */
 	tl->procs.v[proc].quartet = false;	/* handlers do not survive an exec */
-	tl->procs.v[proc].ready = 0;
+	tl->procs.v[proc].handlers_ts = 0;
 	tl->procs.v[proc].gil_addr = 0;
 	return 0;
 }
@@ -339,9 +341,13 @@ static const handler_fn handlers[DL_EV_MAX] = {
 	[DL_EV_MARK] = on_mark,
 };
 
+/* Anew for what is there now. */
 static int set_places(struct dl_timeline *tl)
 {
-	struct dl_places *at = calloc(tl->threads.cnt + tl->procs.cnt + tl->cpus.cnt, sizeof(*at));
+	struct dl_places *at;
+
+	free(tl->places);
+	at = calloc(tl->threads.cnt + tl->procs.cnt + tl->cpus.cnt, sizeof(*at));
 
 	tl->places = at;
 	if (!at)
@@ -358,6 +364,8 @@ static int set_places(struct dl_timeline *tl)
 /* The threads of each process. */
 static int list_threads(struct dl_timeline *tl)
 {
+	vec_for_each(&tl->procs, p)
+		p->threads.cnt = p->lives.cnt = 0;
 	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
 		struct dl_thread *th = &tl->threads.v[i];
 		struct dl_span *life;
@@ -380,18 +388,78 @@ static int list_threads(struct dl_timeline *tl)
 	return 0;
 }
 
-static int finish(struct dl_timeline *tl)
+/* Threads that go on end for the time being where the reading has come to. */
+static void stop_threads(struct dl_timeline *tl)
 {
-	int err;
-
-	if (dl_tl_holes_finish(tl))
-		return -ENOMEM;
 	vec_for_each(&tl->threads, th) {
-		if (th->end == UINT64_MAX)
+		if (th->end == UINT64_MAX) {
 			th->end = tl->end;
+			th->goes_on = true;
+		}
 		if (th->segs.cnt && th->end < th->segs.v[th->segs.cnt - 1].start)
 			th->end = th->segs.v[th->segs.cnt - 1].start;
 	}
+}
+
+static void go_on(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->threads, th) {
+		if (th->goes_on)
+			th->end = UINT64_MAX;
+		th->goes_on = false;
+	}
+}
+
+static int failed(int err, struct dl_diag *d)
+{
+	return err == -ENOMEM ? dl_oom(d) : err ? dl_fail_errno(d, err, "cannot read the trace") : 0;
+}
+
+int dl_timeline_open(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d)
+{
+	struct dl_timeline *tl = calloc(1, sizeof(*tl));
+	struct dl_thread *idle = tl ? vec_push(&tl->threads) : NULL;
+
+	if (!idle) {
+		dl_timeline_free(tl);
+		return dl_oom(d);
+	}
+	idle->proc = idle->creator = DL_NONE;
+	idle->end = UINT64_MAX;
+	strcpy(idle->name, "idle");
+	tl->last_proc = DL_NONE;
+	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);
+	*ret = tl;
+	return 0;
+}
+
+int dl_timeline_read(struct dl_timeline *tl, struct dl_trace *t, uint64_t cnt, struct dl_diag *d)
+{
+	const struct dl_hdr *ev;
+	int got = 1, err = 0;
+
+	go_on(tl);
+	for (; cnt && !err && (got = dl_trace_next(t, &ev)) > 0; cnt--) {
+		if (!tl->events || ev->ts < tl->start)
+			tl->start = ev->ts;
+		if (ev->ts > tl->end)
+			tl->end = ev->ts;
+		tl->events++;
+		if (ev->kind < DL_EV_MAX && handlers[ev->kind])
+			err = handlers[ev->kind](tl, ev);
+	}
+	if (got < 0)
+		err = got;
+	if (!err && !got)
+		err = dl_tl_holes_finish(tl);
+	return err ? failed(err, d) : got;
+}
+
+int dl_timeline_settle(struct dl_timeline *tl, struct dl_diag *d)
+{
+	int err;
+
+	stop_threads(tl);
 	err = list_threads(tl);
 	if (!err)
 		err = dl_tl_classify(tl);
@@ -403,56 +471,32 @@ static int finish(struct dl_timeline *tl)
 		err = dl_tl_gpu_finish(tl);
 	if (!err)
 		err = dl_tl_calls_finish(tl);
-	return err ? err : dl_tl_spans_finish(tl);
-}
-
-static int read_all(struct dl_timeline *tl, struct dl_trace *t)
-{
-	const struct dl_hdr *ev;
-	int got, err;
-
-	while ((got = dl_trace_next(t, &ev)) > 0) {
-		if (!tl->events || ev->ts < tl->start)
-			tl->start = ev->ts;
-		if (ev->ts > tl->end)
-			tl->end = ev->ts;
-		tl->events++;
-		if (ev->kind < DL_EV_MAX && handlers[ev->kind]) {
-			err = handlers[ev->kind](tl, ev);
-			if (err)
-				return err;
-		}
-	}
-	return got;
-}
-
-int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d)
-{
-	struct dl_timeline *tl = calloc(1, sizeof(*tl));
-	struct dl_thread *idle = tl ? vec_push(&tl->threads) : NULL;
-	int err;
-
-	if (!idle) {
-		dl_timeline_free(tl);
-		return dl_oom(d);
-	}
-	idle->proc = idle->creator = DL_NONE;
-	idle->end = UINT64_MAX;
-	strcpy(idle->name, "idle");
-	tl->last_proc = DL_NONE;
-	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);
-	err = read_all(tl, t);
 	if (!err)
-		err = finish(tl);
+		err = dl_tl_spans_finish(tl);
 	if (!err)
 		err = dl_find_roles(tl);
 	if (!err)
 		err = dl_find_phases(tl);
+	if (!err && tl->plan)
+		err = dl_plan_apply(tl->plan, tl);
 	if (!err)
 		err = dl_find_handovers(tl);
+	return failed(err, d);
+}
+
+int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d)
+{
+	struct dl_timeline *tl;
+	int err = dl_timeline_open(&tl, t, d);
+
+	if (err)
+		return err;
+	err = dl_timeline_read(tl, t, UINT64_MAX, d);
+	if (!err)
+		err = dl_timeline_settle(tl, d);
 	if (err) {
 		dl_timeline_free(tl);
-		return err == -ENOMEM ? dl_oom(d) : dl_fail_errno(d, err, "cannot read the trace");
+		return err;
 	}
 	*ret = tl;
 	return 0;
@@ -493,6 +537,7 @@ static void proc_fini(struct dl_proc *p)
 	vec_free(&p->lives);
 	dl_dense_fini(&p->api_by_corr);
 	dl_dense_fini(&p->copy_by_corr);
+	vec_free(&p->devices);
 }
 
 void dl_timeline_free(struct dl_timeline *tl)
@@ -512,6 +557,7 @@ void dl_timeline_free(struct dl_timeline *tl)
 		vec_free(&th->in_data);
 		vec_free(&th->in_calls);
 		vec_free(&th->in_costly);
+		dl_past_free(th->past);
 	}
 	vec_for_each(&tl->procs, p)
 		proc_fini(p);
@@ -529,6 +575,9 @@ void dl_timeline_free(struct dl_timeline *tl)
 	vec_free(&tl->loaders);
 	vec_for_each(&tl->losses, l)
 		vec_free(&l->times);
+	vec_for_each(&tl->puts, it)
+		dl_values_fini(&it->ns);
+	vec_free(&tl->puts);
 	vec_free(&tl->losses);
 	vec_free(&tl->holes);
 	texts_free(&tl->absent);

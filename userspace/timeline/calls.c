@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Driver calls of a thread, and what is worked out from them once for all walks. */
+#include "timeline/past.h"
 #include "timeline/threads.h"
 
 #include <errno.h>
@@ -102,6 +103,7 @@ static int find_steps(const struct dl_timeline *tl, struct dl_thread *th)
 	const struct dl_proc *p = &tl->procs.v[th->proc];
 	uint64_t reach = 0, *batch;
 
+	th->steps.cnt = th->reach.cnt = 0;
 	for (uint32_t i = 0; i < th->apis.cnt; i++) {
 		const struct dl_api *a = &p->apis.v[th->apis.v[i]];
 		uint32_t *at;
@@ -127,6 +129,9 @@ static int find_steps(const struct dl_timeline *tl, struct dl_thread *th)
 /* Samples in a call are the call's own. */
 static int find_own_samples(const struct dl_timeline *tl, struct dl_thread *th)
 {
+	th->own_samples.cnt = 0;
+	for (int c = 0; c < DL_SMP_CNT; c++)
+		th->cls_cnt[c] = th->past ? th->past->smp_cls[c] : 0;
 	vec_for_each(&th->samples, smp) {
 		struct dl_own_smp *own;
 

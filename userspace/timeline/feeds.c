@@ -6,33 +6,10 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "timeline/past.h"
 #include "timeline/timeline.h"
 
-#define FUTEX_WAIT_BITSET 9
-#define FUTEX_CMD(op) ((op) & 127)
-#define HAND_OUT_NS 1000000	/* work is handed out this shortly before one waits for it */
 #define FEEDS_MIN 2
-
-/* Did this wake end a wait for data of a thread that had not asked for it just before? Who does that is at work
- * ahead of the need, as a loader is, where a pool gets each piece from who waits. */
-static bool fed_unasked(const struct dl_timeline *tl, uint32_t thread, const struct dl_woke *w)
-{
-	const struct dl_thread *waiter = &tl->threads.v[w->wakee];
-	uint32_t seg = dl_seg_before(waiter, w->ts);
-	const struct dl_wait *wait = seg == DL_NONE ? NULL : dl_seg_wait(waiter, &waiter->segs.v[seg]);
-	uint64_t from;
-
-	/* Python's locks; libgomp's end of a region, which a spinning thread ends unasked, is another wait. */
-	if (!wait || wait->wake_ts != w->ts || dl_sys_class(tl->machine, wait->syscall) != DL_SYS_FUTEX ||
-	    FUTEX_CMD(wait->arg1) != FUTEX_WAIT_BITSET || dl_is_gil(&tl->procs.v[waiter->proc], wait->arg0))
-		return false;
-	from = waiter->segs.v[seg].start > HAND_OUT_NS ? waiter->segs.v[seg].start - HAND_OUT_NS : 0;
-	for (size_t i = vec_first_at(&waiter->woke, from); i < waiter->woke.cnt && waiter->woke.v[i].ts < w->ts; i++) {
-		if (waiter->woke.v[i].wakee == thread)
-			return false;
-	}
-	return true;
-}
 
 /* Who feeds whom: of a thread, those of its process that it fed more than once. */
 struct feeder { uint32_t thread; size_t first, cnt; };
@@ -44,8 +21,18 @@ struct feeds {
 
 static bool may_load(const struct dl_timeline *tl, const struct dl_thread *th)
 {
-	return (th->role == DL_ROLE_TRAINER_THREAD || th->role == DL_ROLE_POOL) && !th->apis.cnt &&
+	return (th->role == DL_ROLE_TRAINER_THREAD || th->role == DL_ROLE_POOL) && !th->calls &&
 	       tl->procs.v[th->proc].role == DL_ROLE_TRAINER;
+}
+
+static int add_fed(struct feeds *f, uint32_t to)
+{
+	uint32_t *at = vec_push(&f->fed);
+
+	if (!at)
+		return -ENOMEM;
+	*at = to;
+	return 0;
 }
 
 /* times: by thread, all 0. */
@@ -58,19 +45,25 @@ static int find_fed(const struct dl_timeline *tl, uint32_t thread, uint32_t *tim
 	if (!feeder)
 		return -ENOMEM;
 	*feeder = (struct feeder){ .thread = thread, .first = f->fed.cnt };
-	vec_for_each(&th->woke, w) {
-		if (err || tl->threads.v[w->wakee].proc != th->proc || w->wakee == thread || !fed_unasked(tl, thread, w))
-			continue;
-		if (++times[w->wakee] == FEEDS_MIN) {
-			uint32_t *at = vec_push(&f->fed);
+	for (size_t i = 0; th->past && i < th->past->fed.cnt && !err; i++) {
+		const struct dl_fed *past = &th->past->fed.v[i];
 
-			err = at ? 0 : -ENOMEM;
-			if (at)
-				*at = w->wakee;
-		}
+		times[past->to] = past->cnt;
+		if (past->cnt >= FEEDS_MIN)
+			err = add_fed(f, past->to);
+	}
+	for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt; i++) {
+		const struct dl_woke *w = &th->woke.v[i];
+
+		if (err || tl->threads.v[w->wakee].proc != th->proc || w->wakee == thread || !dl_tl_feeds(tl, thread, w))
+			continue;
+		if (++times[w->wakee] == FEEDS_MIN)
+			err = add_fed(f, w->wakee);
 	}
 	vec_for_each(&th->woke, w)
 		times[w->wakee] = 0;
+	for (size_t i = 0; th->past && i < th->past->fed.cnt; i++)
+		times[th->past->fed.v[i].to] = 0;
 	feeder->cnt = f->fed.cnt - feeder->first;
 	return err;
 }

@@ -63,7 +63,7 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 	why = was == DL_GPU_BUSY && p->gpu_busy ? p->gpu_busy : before;
 	/* Why there are only uprobes, and what there was before. */
 	if (ev->state == DL_GPU_UPROBES && was != DL_GPU_UPROBES && why) {
-		const bool then = p->kernels.cnt && before;
+		const bool then = p->kernel_cnt && before;
 
 		if (asprintf(into, "%s%s%.*s; %s", then ? before : "", then ? "; then " : "", (int)len, text, why) < 0)
 			*into = NULL;
@@ -74,12 +74,29 @@ static int set_source(struct dl_proc *p, const struct dl_ev_gpu_source *ev)
 	return *into ? 0 : -ENOMEM;
 }
 
+/* There are few. */
+static int note_device(struct dl_proc *p, uint32_t device)
+{
+	uint32_t *at;
+
+	vec_for_each(&p->devices, id) {
+		if (*id == device)
+			return 0;
+	}
+	at = vec_push(&p->devices);
+	if (!at)
+		return -ENOMEM;
+	*at = device;
+	return 0;
+}
+
 static int add_kernel(struct dl_proc *p, const struct dl_ev_gpu_kernel *ev)
 {
 	struct dl_kern *k = vec_push(&p->kernels);
 
-	if (!k)
+	if (!k || note_device(p, ev->device))
 		return -ENOMEM;
+	p->kernel_cnt++;
 	*k = (struct dl_kern){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			       .device = ev->device, .stream = ev->stream, .corr = ev->corr, .name = ev->name };
 	return 0;
@@ -89,8 +106,9 @@ static int add_graph(struct dl_proc *p, const struct dl_ev_gpu_graph *ev)
 {
 	struct dl_kern *k = vec_push(&p->kernels);
 
-	if (!k)
+	if (!k || note_device(p, ev->device))
 		return -ENOMEM;
+	p->kernel_cnt++;
 	*k = (struct dl_kern){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			       .device = ev->device, .stream = ev->stream, .corr = ev->corr };
 	return 0;
@@ -100,8 +118,9 @@ static int add_copy(struct dl_proc *p, const struct dl_ev_gpu_memcpy *ev)
 {
 	struct dl_copy *c = vec_push(&p->copies);
 
-	if (!c)
+	if (!c || note_device(p, ev->device))
 		return -ENOMEM;
+	p->copy_cnt++;
 	*c = (struct dl_copy){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			       .bytes = ev->bytes, .device = ev->device, .stream = ev->stream,
 			       .corr = ev->corr, .dir = ev->dir, .src = ev->src, .dst = ev->dst,
@@ -127,6 +146,7 @@ static int add_api(struct dl_timeline *tl, uint32_t proc, const struct dl_ev_gpu
 
 	if (!a)
 		return -ENOMEM;
+	tl->procs.v[proc].api_cnt++;
 	*a = (struct dl_api){ .start = ev->h.ts, .end = ev->end < ev->h.ts ? ev->h.ts : ev->end,
 			      .thread = th, .corr = ev->corr, .cls = ev->class,
 			      .cbid = ev->cbid, .domain = ev->domain, .name = ev->name, .bytes = ev->bytes,
@@ -183,6 +203,9 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 {
 	int err = 0;
 
+	dl_dense_fini(&p->api_by_corr);
+	dl_dense_fini(&p->copy_by_corr);
+	p->has_kernels |= p->kernel_cnt != 0;
 	vec_sort(&p->kernels);
 	vec_sort(&p->copies);
 	vec_sort(&p->syncs);
@@ -205,6 +228,7 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 			if (!at)
 				return -ENOMEM;
 			*at = i;
+			tl->threads.v[a->thread].calls = true;
 		}
 	}
 	for (uint32_t i = 0; i < p->copies.cnt && !err; i++) {
@@ -218,6 +242,8 @@ int dl_tl_gpu_finish(struct dl_timeline *tl)
 {
 	int err = 0;
 
+	vec_for_each(&tl->threads, th)
+		th->apis.cnt = 0;
 	for (size_t i = 0; i < tl->procs.cnt && !err; i++)
 		err = finish_proc(tl, &tl->procs.v[i]);
 	return err;

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "timeline/syscalls.h"
+#include "timeline/threads.h"
 
 #define POLL_SLACK_MAX_NS 100000000ULL
 #define ANNOUNCE_NS 40000	/* making a storage's name and message, taking the answer */
@@ -64,6 +65,7 @@ struct taker {
 	uint64_t sure;		/* it was still taking the batch over then */
 	size_t woke, api;	/* next of the thread's wakes, of its driver calls */
 	uint64_t last_end;	/* of the last span */
+	uint64_t until;		/* what is before that of wakes and calls is done with */
 	int err;
 };
 
@@ -123,8 +125,10 @@ static void take_until(struct taker *k, uint64_t until)
 		uint64_t woke = k->woke < k->th->woke.cnt ? k->th->woke.v[k->woke].ts : UINT64_MAX;
 		uint64_t api = k->api < k->th->apis.cnt ? p->apis.v[k->th->apis.v[k->api]].start : UINT64_MAX;
 
-		if ((woke < api ? woke : api) > until || (woke == UINT64_MAX && api == UINT64_MAX))
+		if ((woke < api ? woke : api) > until || (woke == UINT64_MAX && api == UINT64_MAX)) {
+			k->until = until;
 			return;
+		}
 		if (woke <= api) {
 			take_wake(k, &k->th->woke.v[k->woke++]);
 		} else {
@@ -172,17 +176,20 @@ static int add_round_trip(struct dl_spans *out, uint64_t start, uint64_t stop)
 }
 
 /* default_collate puts batches into shared memory in the worker's main thread, one request to the manager
- * for each storage: its own pieces before a request and behind an answer are part of that. */
-static int find_announcing(struct dl_timeline *tl, struct dl_proc *p)
+ * for each storage: its own pieces before a request and behind an answer are part of that. Segments of
+ * [0, end). */
+static int find_announcing(const struct dl_timeline *tl, struct dl_proc *p, uint32_t end, uint64_t *until)
 {
 	const struct dl_thread *th = &tl->threads.v[p->main];
-	size_t woke = 0;
+	size_t woke = *until ? vec_first_at(&th->woke, *until + 1) : 0;
 	int err = 0;
 
-	for (uint32_t i = 0; i < th->segs.cnt && !err; i++) {
+	for (uint32_t i = 0; i < end && !err; i++) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 		uint64_t stop = dl_seg_end(th, i);
 
+		if (stop <= *until)
+			continue;
 		for (; woke < th->woke.cnt && th->woke.v[woke].ts <= stop && !err; woke++) {
 			uint64_t ts = th->woke.v[woke].ts;
 
@@ -191,29 +198,81 @@ static int find_announcing(struct dl_timeline *tl, struct dl_proc *p)
 		}
 		if (!err && w && w->wake_ts && w->waker != DL_NONE && tl->threads.v[w->waker].role == DL_ROLE_SHM_MANAGER)
 			err = add_round_trip(&p->handover, th->segs.v[i].start, stop + ANNOUNCE_NS);
+		*until = stop;
 	}
+	return err;
+}
+
+/* The first segment that begins behind what is done with. */
+static uint32_t first_left(const struct dl_thread *th, uint64_t until)
+{
+	return until ? (uint32_t)vec_first_at(&th->segs, until) : 0;
+}
+
+/* Segments up to end, and, behind the last one, all else. */
+static int find_taking(const struct dl_timeline *tl, struct dl_proc *p, uint32_t end_seg, struct dl_taking *at)
+{
+	struct taker k = { .tl = tl, .th = &tl->threads.v[p->main], .out = &p->handover, .taking = at->taking,
+			   .from = at->from, .sure = at->sure, .last_end = at->last_end, .until = at->until };
+	const bool last = end_seg == k.th->segs.cnt;
+
+	if (at->until) {
+		k.woke = vec_first_at(&k.th->woke, at->until + 1);
+		while (k.api < k.th->apis.cnt && tl->procs.v[k.th->proc].apis.v[k.th->apis.v[k.api]].start <= at->until)
+			k.api++;
+	}
+	for (uint32_t i = first_left(k.th, at->until); i < end_seg; i++) {
+		take_until(&k, k.th->segs.v[i].start);
+		if (dl_seg_wait(k.th, &k.th->segs.v[i]))
+			take_wait(&k, i);
+	}
+	take_until(&k, last ? UINT64_MAX : k.th->segs.v[end_seg].start);
+	if (last)
+		end(&k, k.sure);
+	*at = (struct dl_taking){ .taking = k.taking, .from = k.from, .sure = k.sure, .last_end = k.last_end,
+				  .until = k.until };
+	return k.err;
+}
+
+/* What was found behind the last cut is found again: more may have been read. */
+static void go_back(struct dl_proc *p)
+{
+	p->handover.cnt = p->taking.cnt;
+	if (p->handover.cnt)
+		p->handover.v[p->handover.cnt - 1] = p->taking.last;
+}
+
+static int find_all(struct dl_timeline *tl, struct dl_proc *p, uint32_t end_seg, struct dl_taking *at)
+{
+	if (p->role == DL_ROLE_WORKER)
+		return find_announcing(tl, p, end_seg, &at->until);
+	return p->role == DL_ROLE_TRAINER ? find_taking(tl, p, end_seg, at) : 0;
+}
+
+int dl_handover_cut(struct dl_timeline *tl, struct dl_proc *p, uint32_t seg)
+{
+	int err;
+
+	if (!seg)
+		return 0;
+	go_back(p);
+	err = find_all(tl, p, seg, &p->taking);
+	p->taking.cnt = p->handover.cnt;
+	if (p->taking.cnt)
+		p->taking.last = p->handover.v[p->taking.cnt - 1];
 	return err;
 }
 
 int dl_find_handovers(struct dl_timeline *tl)
 {
-	vec_for_each(&tl->procs, p) {
-		struct taker k = { .tl = tl, .out = &p->handover };
+	int err = 0;
 
-		if (p->role == DL_ROLE_WORKER && p->main != DL_NONE && find_announcing(tl, p))
-			return -ENOMEM;
-		if (p->role != DL_ROLE_TRAINER || p->main == DL_NONE)
-			continue;
-		k.th = &tl->threads.v[p->main];
-		for (uint32_t i = 0; i < k.th->segs.cnt; i++) {
-			take_until(&k, k.th->segs.v[i].start);
-			if (dl_seg_wait(k.th, &k.th->segs.v[i]))
-				take_wait(&k, i);
-		}
-		take_until(&k, UINT64_MAX);
-		end(&k, k.sure);
-		if (k.err)
-			return k.err;
+	vec_for_each(&tl->procs, p) {
+		struct dl_taking at = p->taking;
+
+		go_back(p);
+		if (!err && p->main != DL_NONE)
+			err = find_all(tl, p, (uint32_t)tl->threads.v[p->main].segs.cnt, &at);
 	}
-	return 0;
+	return err;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "timeline/past.h"
 #include "timeline/roles.h"
 #include "timeline/syscalls.h"
 
@@ -45,15 +46,19 @@ static void join_spans(struct dl_spans *s)
 static uint64_t last_stop(const struct dl_timeline *tl, const struct dl_thread *th, uint64_t t)
 {
 	uint64_t called = dl_last_call_end(tl, th, t);
-	uint64_t best = th->segs.cnt ? th->segs.v[0].start : t;
+	uint64_t best = th->segs.cnt ? dl_first_start(th) : t;
 	uint32_t seg = dl_seg_before(th, t);
 
+	if (th->past && th->past->block_end && th->past->block_end < t)
+		best = th->past->block_end;
 	for (; seg != DL_NONE; seg = seg ? seg - 1 : DL_NONE) {
 		if (th->segs.v[seg].state != DL_ST_BLOCKED)
 			continue;
 		best = dl_seg_end(th, seg);
 		break;
 	}
+	if (th->past && th->past->call_end > called && th->past->call_end < t)
+		called = th->past->call_end;
 	if (called > best)
 		best = called < t ? called : t;
 	return best;
@@ -62,15 +67,27 @@ static uint64_t last_stop(const struct dl_timeline *tl, const struct dl_thread *
 /* The last time that the trainer's main thread fed the new process what it is to run. */
 static uint64_t last_fed(const struct dl_thread *trainer, const struct dl_proc *worker)
 {
-	uint64_t last = worker->start;
+	uint64_t last = worker->birth.end > worker->start ? worker->birth.end : worker->start;
 
 	for (size_t i = vec_first_at(&trainer->woke, worker->start); i < trainer->woke.cnt; i++) {
-		if (worker->ready && trainer->woke.v[i].ts > worker->ready)
+		if (worker->handlers_ts && trainer->woke.v[i].ts > worker->handlers_ts)
 			break;
-		if (trainer->woke.v[i].wakee == worker->main)
+		if (trainer->woke.v[i].wakee == worker->main && trainer->woke.v[i].ts > last)
 			last = trainer->woke.v[i].ts;
 	}
 	return last;
+}
+
+/* Since when a process was made that runs a program of its own, while what its parent did is held. */
+static void find_births(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->procs, p) {
+		uint32_t by = p->execed && p->forked && !p->birth.start && p->parent != DL_NONE ? tl->procs.v[p->parent].main :
+			DL_NONE;
+
+		if (by != DL_NONE)
+			p->birth.start = last_stop(tl, &tl->threads.v[by], p->start);
+	}
 }
 
 /*
@@ -83,7 +100,8 @@ static struct dl_span birth_of(const struct dl_timeline *tl, const struct dl_pro
 	struct dl_span s = { worker->start > FORK_LEAD_NS ? worker->start - FORK_LEAD_NS : 0, worker->start };
 
 	if (worker->execed && trainer->main != DL_NONE) {
-		uint64_t stop = last_stop(tl, &tl->threads.v[trainer->main], worker->start);
+		bool known = worker->birth.start && worker->parent == worker->trainer;
+		uint64_t stop = known ? worker->birth.start : last_stop(tl, &tl->threads.v[trainer->main], worker->start);
 
 		s.start = stop < s.start ? stop : s.start;
 		s.end = last_fed(&tl->threads.v[trainer->main], worker);
@@ -123,6 +141,8 @@ static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc
 {
 	const struct dl_thread *th = p->main == DL_NONE ? NULL : &tl->threads.v[p->main];
 
+	if (th && th->past && th->past->service_ts)
+		return th->past->service_ts;
 	for (uint32_t i = 0; th && i < th->segs.cnt; i++) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 		enum dl_sys sys = w ? dl_sys_class(tl->machine, w->syscall) : DL_SYS_NONE;
@@ -135,26 +155,23 @@ static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc
 
 /* --- a worker's first batch --- */
 
-struct durations { uint64_t *v; size_t cnt, cap; };
-
 /* From one put to the next. 0 or -ENOMEM. */
-static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *p, struct durations *d)
+static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *p, struct dl_values *ns)
 {
-	uint64_t last = 0;
+	const struct dl_thread *th = &tl->threads.v[p->main];
+	uint64_t last = th->past ? th->past->put_ts : 0;
+	int err = 0;
 
-	vec_for_each(&tl->threads.v[p->main].woke, w) {
-		uint64_t *at;
+	for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt && !err; i++) {
+		const struct dl_woke *w = &th->woke.v[i];
 
 		if (w->wakee != p->feeder)
 			continue;
-		at = last ? vec_push(d) : NULL;
-		if (last && !at)
-			return -ENOMEM;
-		if (at)
-			*at = w->ts - last;
+		if (last)
+			err = dl_values_add(ns, w->ts - last);
 		last = w->ts;
 	}
-	return 0;
+	return err;
 }
 
 static bool is_of(const struct dl_proc *p, uint32_t trainer, int32_t number)
@@ -164,16 +181,19 @@ static bool is_of(const struct dl_proc *p, uint32_t trainer, int32_t number)
 
 static int find_typical_batch(struct dl_timeline *tl, struct dl_loader *l, int32_t number)
 {
-	struct durations d = {};
+	struct dl_values ns = {};
 	int err = 0;
 
+	vec_for_each(&tl->puts, it) {
+		if (!err && it->trainer == l->trainer && it->loader == number)
+			err = dl_values_merge(&ns, &it->ns);
+	}
 	vec_for_each(&tl->procs, p) {
 		if (!err && is_of(p, l->trainer, number) && p->feeder != DL_NONE)
-			err = collect_batches(tl, p, &d);
+			err = collect_batches(tl, p, &ns);
 	}
-	vec_sort(&d);
-	l->batch_ns = d.cnt ? d.v[d.cnt / 2] : 0;
-	vec_free(&d);
+	l->batch_ns = ns.cnt ? dl_values_at(&ns, ns.cnt / 2) : 0;
+	dl_values_fini(&ns);
 	return err;
 }
 
@@ -182,7 +202,9 @@ static uint64_t first_idle(const struct dl_timeline *tl, const struct dl_proc *p
 {
 	const struct dl_thread *th = &tl->threads.v[p->main];
 
-	for (uint32_t i = dl_seg_before(th, p->ready + 1); i != DL_NONE && i < th->segs.cnt && th->segs.v[i].start < until; i++) {
+	if (th->past && th->past->idle_ts)
+		return th->past->idle_ts < until ? th->past->idle_ts : UINT64_MAX;
+	for (uint32_t i = th->past ? 0 : dl_seg_before(th, p->ready + 1); i != DL_NONE && i < th->segs.cnt && th->segs.v[i].start < until; i++) {
 		const struct dl_wait *w = dl_seg_wait(th, &th->segs.v[i]);
 
 		if (w && th->segs.v[i].start >= p->ready && dl_is_batch_wait(tl, w))
@@ -226,11 +248,22 @@ static int find_first_batches(struct dl_timeline *tl)
 	return err;
 }
 
+static void forget_phases(struct dl_timeline *tl)
+{
+	vec_for_each(&tl->procs, p) {
+		p->ready = p->handlers_ts;
+		p->starting.cnt = p->loading.cnt = 0;
+		p->loader_threads = false;
+	}
+}
+
 int dl_find_phases(struct dl_timeline *tl)
 {
 	struct dl_map by_group = {};	/* the place of a group in its trainer's starting */
 	int err = 0;
 
+	forget_phases(tl);
+	find_births(tl);
 	vec_for_each(&tl->procs, p) {
 		struct dl_proc *t = p->role == DL_ROLE_WORKER && p->trainer != DL_NONE ? &tl->procs.v[p->trainer] : NULL;
 

@@ -12,11 +12,10 @@
 
 #include <dlbpf/gpu_ring.h>
 
+#include "timeline/past.h"
 #include "timeline/timeline.h"
 
-#define FUTEX_PRIVATE 128
-#define FUTEX_WAIT_CMD(op) ((op) & 127)
-#define GIL_SLICE_MAX_NS 7000000	/* switch interval 5 ms, and what the first look cost */
+#define WRITES_MIN 2	/* of a forked child to its parent */
 
 static bool name_is(const struct dl_timeline *tl, const struct dl_proc *p, const char *prefix)
 {
@@ -28,18 +27,20 @@ static bool cmdline_has(const struct dl_proc *p, const char *text)
 	return p->cmdline && strstr(p->cmdline, text);
 }
 
-static bool is_futex(const struct dl_timeline *tl, const struct dl_wait *w)
-{
-	return dl_sys_class(tl->machine, w->syscall) == DL_SYS_FUTEX;
-}
-
 /* --- the interpreter's lock --- */
 
-/* A wait for the GIL is a private FUTEX_WAIT_BITSET with a deadline one switch interval away. */
-static bool looks_like_gil(const struct dl_timeline *tl, const struct dl_wait *w, uint64_t start)
+/* The second wait of this kind at an address tells. */
+static int count_gil(struct dl_timeline *tl, uint32_t proc, uint64_t addr, struct dl_map *seen)
 {
-	return is_futex(tl, w) && (w->arg1 & FUTEX_PRIVATE) && FUTEX_WAIT_CMD(w->arg1) == 9 &&
-	       w->deadline > start && w->deadline - start < GIL_SLICE_MAX_NS;
+	struct dl_proc *p = &tl->procs.v[proc];
+	uint64_t key = dl_hash64((uint64_t)proc << 48 ^ addr >> 8), cnt = 0;
+
+	if (p->gil_addr)
+		return 0;
+	dl_map_get(seen, key, &cnt);
+	if (++cnt >= 2)
+		p->gil_addr = addr;
+	return dl_map_set(seen, key, cnt);
 }
 
 static int find_gil(struct dl_timeline *tl)
@@ -50,23 +51,17 @@ static int find_gil(struct dl_timeline *tl)
 	for (size_t t = 0; t < tl->threads.cnt && !err; t++) {
 		const struct dl_thread *th = &tl->threads.v[t];
 
+		if (th->proc == DL_NONE)
+			continue;
+		for (size_t i = 0; th->past && i < th->past->gil_words.cnt && !err; i++)
+			err = count_gil(tl, th->proc, th->past->gil_words.v[i], &seen);
 		vec_for_each(&th->segs, s) {
 			const struct dl_wait *w = dl_seg_wait(th, s);
-			struct dl_proc *p;
-			uint64_t key, cnt = 0;
 
-			if (th->proc == DL_NONE || tl->procs.v[th->proc].gil_addr)
+			if (tl->procs.v[th->proc].gil_addr)
 				break;
-			if (!w || !looks_like_gil(tl, w, s->start))
-				continue;
-			p = &tl->procs.v[th->proc];
-			key = dl_hash64((uint64_t)th->proc << 48 ^ w->arg0 >> 8);
-			dl_map_get(&seen, key, &cnt);
-			if (++cnt >= 2)
-				p->gil_addr = w->arg0;
-			err = dl_map_set(&seen, key, cnt);
-			if (err)
-				break;
+			if (!err && w && dl_looks_like_gil(tl, w, s->start))
+				err = count_gil(tl, th->proc, w->arg0, &seen);
 		}
 	}
 	dl_map_fini(&seen);
@@ -84,20 +79,28 @@ static int find_gil(struct dl_timeline *tl)
 
 static bool has_gpu(const struct dl_proc *p)
 {
-	return p->kernels.cnt || p->copies.cnt || p->apis.cnt;
+	return p->kernel_cnt || p->copy_cnt || p->api_cnt;
 }
 
-/* How often threads of one process woke threads of another by writing. */
+/* How often threads of one process woke threads of another by writing, as far as it matters. */
 static size_t writes_to(const struct dl_timeline *tl, uint32_t from, uint32_t to)
 {
 	size_t cnt = 0;
 
 	vec_for_each(&tl->procs.v[from].threads, idx) {
-		vec_for_each(&tl->threads.v[*idx].woke, w) {
-			if (tl->threads.v[w->wakee].proc == to &&
-			    dl_sys_class(tl->machine, w->syscall) == DL_SYS_WRITE)
-				cnt++;
+		const struct dl_thread *th = &tl->threads.v[*idx];
+
+		for (size_t i = 0; th->past && i < th->past->habits.wrote.cnt; i++) {
+			if (th->past->habits.wrote.v[i].proc == to)
+				cnt += th->past->habits.wrote.v[i].cnt;
 		}
+		for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt && cnt < WRITES_MIN; i++) {
+			const struct dl_woke *w = &th->woke.v[i];
+
+			cnt += tl->threads.v[w->wakee].proc == to && dl_sys_class(tl->machine, w->syscall) == DL_SYS_WRITE;
+		}
+		if (cnt >= WRITES_MIN)
+			break;
 	}
 	return cnt;
 }
@@ -114,7 +117,7 @@ static bool is_worker(const struct dl_timeline *tl, uint32_t i)
 		return false;
 	if (cmdline_has(p, "--multiprocessing-fork"))
 		return true;
-	return p->forked && !p->execed && writes_to(tl, i, p->parent) >= 2;
+	return p->forked && !p->execed && writes_to(tl, i, p->parent) >= WRITES_MIN;
 }
 
 static enum dl_role helper_role(const struct dl_timeline *tl, const struct dl_proc *p)
@@ -226,22 +229,23 @@ static void find_process_roles(struct dl_timeline *tl)
 /* --- loaders --- */
 
 /* The pipe that the trainer waits at when this worker's write wakes it. */
+static void take_pipe(struct dl_timeline *tl, uint32_t proc, uint64_t ino)
+{
+	struct dl_proc *from = proc == DL_NONE ? NULL : &tl->procs.v[proc];
+
+	if (from && from->role == DL_ROLE_WORKER && !from->result_ino)
+		from->result_ino = ino;
+}
+
 static void find_result_pipes(struct dl_timeline *tl)
 {
 	vec_for_each(&tl->threads, th) {
 		if (th->proc == DL_NONE || tl->procs.v[th->proc].role != DL_ROLE_TRAINER)
 			continue;
-		vec_for_each(&th->waits, w) {
-			struct dl_proc *from;
-
-			if (w->waker == DL_NONE || w->file_kind != DL_FILE_FIFO ||
-			    dl_sys_class(tl->machine, w->wake_syscall) != DL_SYS_WRITE ||
-			    tl->threads.v[w->waker].proc == DL_NONE)
-				continue;
-			from = &tl->procs.v[tl->threads.v[w->waker].proc];
-			if (from->role == DL_ROLE_WORKER && !from->result_ino)
-				from->result_ino = w->file_ino;
-		}
+		for (size_t i = 0; th->past && i < th->past->pipes.cnt; i++)
+			take_pipe(tl, th->past->pipes.v[i].from, th->past->pipes.v[i].ino);
+		vec_for_each(&th->waits, w)
+			take_pipe(tl, dl_pipe_writer(tl, w), w->file_ino);
 	}
 }
 
@@ -441,12 +445,6 @@ static int find_loaders(struct dl_timeline *tl)
 
 /* --- threads --- */
 
-struct habits {
-	bool result_poll;
-	uint32_t waits, fifo_poll, sock, accepts, pool_futex, gil, writes_out, feeds_workers, futex_main;
-	uint32_t timed, elsewhere;	/* futex waits with a time-out; waits at neither a futex nor a pipe */
-};
-
 /* What is known of workers, to ask it for many threads. */
 struct workers {
 	struct births births;	/* by start */
@@ -478,132 +476,123 @@ static void workers_fini(struct workers *w)
 	dl_map_fini(&w->trainers);
 }
 
-static void count_waits(const struct dl_timeline *tl, const struct workers *workers, const struct dl_thread *th,
-			struct habits *h)
-{
-	const struct dl_proc *p = &tl->procs.v[th->proc];
-
-	vec_for_each(&th->waits, w) {
-		enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
-
-		h->waits++;
-		h->accepts += sys == DL_SYS_ACCEPT;
-		h->fifo_poll += sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO;
-		if (!h->result_poll && sys == DL_SYS_POLL && w->file_kind == DL_FILE_FIFO && w->file_ino)
-			h->result_poll = dl_map_get(&workers->pipes, pipe_key(th->proc, w->file_ino), NULL);
-		h->sock += dl_is_handover_wait(tl, w);
-		h->elsewhere += sys != DL_SYS_FUTEX && !(sys == DL_SYS_WRITE && w->file_kind == DL_FILE_FIFO) &&
-				!(w->flags & DL_SW_EXCEPTION);
-		if (sys != DL_SYS_FUTEX)
-			continue;
-		if (dl_is_gil(p, w->arg0)) {
-			h->gil++;
-			continue;
-		}
-		h->pool_futex += w->arg1 == FUTEX_PRIVATE;
-		h->timed += w->deadline != 0;
-	}
-}
-
-static void count_wakes(const struct dl_timeline *tl, const struct dl_thread *th, struct habits *h)
-{
-	vec_for_each(&th->woke, w) {
-		const struct dl_thread *to = &tl->threads.v[w->wakee];
-		enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
-
-		if (to->proc == DL_NONE)
-			continue;
-		if (to->proc == th->proc) {
-			h->futex_main += sys == DL_SYS_FUTEX && to->tid == tl->procs.v[th->proc].pid;
-			continue;
-		}
-		if (sys != DL_SYS_WRITE)
-			continue;
-		h->writes_out++;
-		h->feeds_workers += tl->procs.v[to->proc].role == DL_ROLE_WORKER &&
-				    tl->procs.v[to->proc].main == w->wakee;
-	}
-}
-
 #define FEEDER_BIRTH_NS 1000000000ULL
 
 /* A queue's feeder is made by the first put, right behind the making of the workers. Where workers are
  * never idle it wakes none of them: its waits, for the queue and the interpreter alone, tell. */
 static bool is_new_feeder(const struct dl_timeline *tl, const struct workers *w, const struct dl_thread *th,
-			  const struct habits *h)
+			  const struct dl_habits *h)
 {
-	if (!th->start || th->creator != tl->procs.v[th->proc].main || !h->waits || !h->gil || h->timed || h->elsewhere)
+	const struct dl_proc *p = &tl->procs.v[th->proc];
+
+	if (!th->start || th->creator != p->main || !h->waits || !dl_habits_gil(h, p) || dl_habits_timed(h, p) || h->elsewhere)
 		return false;
 	return birth_between(&w->births, th->proc, th->start > FEEDER_BIRTH_NS ? th->start - FEEDER_BIRTH_NS : 0, th->start);
 }
 
+static bool feeds_workers(const struct dl_timeline *tl, const struct dl_habits *h)
+{
+	vec_for_each(&h->wrote, w) {
+		if (w->main && tl->procs.v[w->proc].role == DL_ROLE_WORKER)
+			return true;
+	}
+	return false;
+}
+
+static bool polls_results(const struct workers *w, uint32_t trainer, const struct dl_habits *h)
+{
+	vec_for_each(&h->polled, ino) {
+		if (*ino && dl_map_get(&w->pipes, pipe_key(trainer, *ino), NULL))
+			return true;
+	}
+	return false;
+}
+
 static enum dl_role trainer_thread(const struct dl_timeline *tl, const struct workers *known, const struct dl_thread *th,
-				   const struct habits *h)
+				   const struct dl_habits *h)
 {
 	const bool workers = dl_map_get(&known->trainers, th->proc, NULL);
+	const bool gil = dl_habits_gil(h, &tl->procs.v[th->proc]);
 
 	if (!strcmp(th->name, DL_GPU_THREAD))
 		return DL_ROLE_COLLECTOR;
-	if (!strncmp(th->name, "pt_data_pin", 11) || h->result_poll || (workers && h->fifo_poll && h->sock))
+	if (!strncmp(th->name, "pt_data_pin", 11) || polls_results(known, th->proc, h) || (workers && h->fifo_poll && h->sock))
 		return DL_ROLE_PIN;
-	if (h->feeds_workers || is_new_feeder(tl, known, th, h))
+	if (feeds_workers(tl, h) || is_new_feeder(tl, known, th, h))
 		return DL_ROLE_INDEX_FEEDER;
-	if (!h->gil && ((h->waits && h->pool_futex == h->waits) || !strncmp(th->name, "PTThreadPool", 12)))
+	if (!gil && ((h->waits && !h->not_pool) || !strncmp(th->name, "PTThreadPool", 12)))
 		return DL_ROLE_POOL;
-	if (!workers && h->gil && h->futex_main && th->apis.cnt == 0)
+	if (!workers && gil && h->futex_main && !th->calls)
 		return DL_ROLE_LOADER_THREAD;
 	return DL_ROLE_TRAINER_THREAD;
 }
 
-static enum dl_role worker_thread(const struct dl_thread *th, const struct habits *h)
+static enum dl_role worker_thread(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_habits *h)
 {
 	/* Every new thread has its signals blocked for a moment: most of its switches decide. */
 	if (h->accepts || th->sigblock_outs * 2 > th->outs)
 		return DL_ROLE_SHARER;
-	if (h->writes_out)
+	if (h->wrote.cnt)
 		return DL_ROLE_FEEDER;
-	if (!h->gil && h->waits && h->pool_futex == h->waits)
+	if (!dl_habits_gil(h, &tl->procs.v[th->proc]) && h->waits && !h->not_pool)
 		return DL_ROLE_POOL;
 	return DL_ROLE_WORKER_THREAD;
 }
 
-static void find_thread_roles(struct dl_timeline *tl, const struct workers *workers)
+static int find_thread_role(struct dl_timeline *tl, const struct workers *workers, uint32_t i)
 {
-	for (uint32_t i = 0; i < tl->threads.cnt; i++) {
-		struct dl_thread *th = &tl->threads.v[i];
-		const struct dl_proc *p;
-		struct habits h = {};
+	struct dl_thread *th = &tl->threads.v[i];
+	struct dl_proc *p = th->proc == DL_NONE ? NULL : &tl->procs.v[th->proc];
+	struct dl_habits h = {};
+	int err;
 
-		if (th->proc == DL_NONE)
-			continue;
-		p = &tl->procs.v[th->proc];
-		th->role = p->role;
-		if (p->main == i || (p->role != DL_ROLE_TRAINER && p->role != DL_ROLE_WORKER))
-			continue;
-		count_waits(tl, workers, th, &h);
-		count_wakes(tl, th, &h);
-		th->role = p->role == DL_ROLE_WORKER ? worker_thread(th, &h) :
+	if (!p)
+		return 0;
+	th->role = p->role;
+	if (p->main == i || (p->role != DL_ROLE_TRAINER && p->role != DL_ROLE_WORKER))
+		return 0;
+	err = dl_habits_of(&h, tl, th);
+	if (!err)
+		th->role = p->role == DL_ROLE_WORKER ? worker_thread(tl, th, &h) :
 			   trainer_thread(tl, workers, th, &h);
-		if (th->role == DL_ROLE_FEEDER && p->feeder == DL_NONE)
-			tl->procs.v[th->proc].feeder = i;
+	dl_habits_fini(&h);
+	if (th->role == DL_ROLE_FEEDER && p->feeder == DL_NONE)
+		p->feeder = i;
+	return err;
+}
+
+/* What was found before may have been found from too little. */
+static void forget_roles(struct dl_timeline *tl)
+{
+	tl->loaders.cnt = 0;
+	vec_for_each(&tl->procs, p) {
+		p->role = DL_ROLE_UNKNOWN;
+		p->trainer = p->feeder = DL_NONE;
+		p->loader = p->index = p->rank = -1;
+		p->generation = p->group = 0;
+		p->gil_addr = p->result_ino = 0;
 	}
+	vec_for_each(&tl->threads, th)
+		th->role = DL_ROLE_UNKNOWN;
 }
 
 int dl_find_roles(struct dl_timeline *tl)
 {
 	struct workers workers = {};
-	int err = find_gil(tl);
+	int err;
 
+	forget_roles(tl);
+	err = find_gil(tl);
 	if (err)
 		return err;
 	find_process_roles(tl);
 	err = find_loaders(tl);
 	if (!err)
 		err = find_workers(tl, &workers);
-	if (!err) {
-		find_thread_roles(tl, &workers);
+	for (uint32_t i = 0; i < tl->threads.cnt && !err; i++)
+		err = find_thread_role(tl, &workers, i);
+	if (!err)
 		err = dl_find_loader_threads(tl);
-	}
 	workers_fini(&workers);
 	return err;
 }

@@ -61,11 +61,12 @@ int dl_tl_spans_finish(struct dl_timeline *tl)
 		if (th->proc == DL_NONE || tl->procs.v[th->proc].gpu_state != DL_GPU_IMPORTED)
 			continue;
 		vec_for_each(&th->apis, i) {
-			const struct dl_api *a = &tl->procs.v[th->proc].apis.v[*i];
+			struct dl_api *a = &tl->procs.v[th->proc].apis.v[*i];
 			struct dl_span *s;
 
-			if (a->end <= a->start)
+			if (a->end <= a->start || a->spanned)
 				continue;
+			a->spanned = true;
 			s = vec_push(explains(a) ? &th->in_costly : &th->in_calls);
 			if (!s)
 				return -ENOMEM;

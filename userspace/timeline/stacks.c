@@ -5,6 +5,7 @@
  * no rule knows stays unknown. The first rule with a frame in the stack wins, so the more special
  * ones come first.
  */
+#include "timeline/past.h"
 #include "timeline/threads.h"
 
 #include <errno.h>
@@ -93,7 +94,7 @@ static int first_rule(const struct names *names, const struct rule *rules, size_
 
 static int classify_stack(const struct dl_timeline *tl, struct dl_stack *s, struct names *names)
 {
-	if (!s->kernel_cnt)
+	if (!s->kernel_cnt || s->classified)
 		return 0;
 	names->cnt = 0;
 	for (int i = 0; i < s->kernel_cnt; i++) {
@@ -104,6 +105,7 @@ static int classify_stack(const struct dl_timeline *tl, struct dl_stack *s, stru
 		if (name)
 			*at = name;
 	}
+	s->classified = names->cnt == s->kernel_cnt;
 	if (any_has(names, fault_entry))
 		s->cls = (uint8_t)FIRST_RULE(names, fault_rules, DL_SMP_FAULT);
 	else
@@ -228,7 +230,7 @@ int dl_tl_classify(struct dl_timeline *tl)
 
 #define LIBRARIES_MAX 64
 
-static const char *mapped_at(const struct dl_timeline *tl, uint32_t proc, uint64_t ip)
+const char *dl_mapped_at(const struct dl_timeline *tl, uint32_t proc, uint64_t ip)
 {
 	for (int up = 0; proc != DL_NONE && up < 4; up++, proc = tl->procs.v[proc].execed ? DL_NONE : tl->procs.v[proc].parent) {
 		vec_for_each(&tl->procs.v[proc].mappings, m) {
@@ -246,9 +248,24 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+struct libs { struct dl_lib v[LIBRARIES_MAX]; uint32_t cnt; };
+
+static void add_lib(struct libs *libs, const char *path, uint32_t cnt)
+{
+	uint32_t i = 0;
+
+	while (i < libs->cnt && strcmp(libs->v[i].path, path))
+		i++;
+	if (i == LIBRARIES_MAX)
+		return;
+	if (i == libs->cnt)
+		libs->v[libs->cnt++].path = path;
+	libs->v[i].cnt += cnt;
+}
+
 const char *dl_library_of(const struct dl_timeline *tl, uint32_t proc, uint32_t role)
 {
-	struct { const char *path; uint32_t cnt; } libs[LIBRARIES_MAX] = {};
+	struct libs libs = {};
 	uint32_t all = 0, best = 0;
 
 	vec_for_each(&tl->procs.v[proc].threads, idx) {
@@ -256,20 +273,18 @@ const char *dl_library_of(const struct dl_timeline *tl, uint32_t proc, uint32_t 
 
 		if (th->role != role)
 			continue;
+		all += th->past ? th->past->smp_cls[DL_SMP_USER] : 0;
+		for (size_t i = 0; th->past && i < th->past->libs.cnt; i++)
+			add_lib(&libs, th->past->libs.v[i].path, th->past->libs.v[i].cnt);
 		vec_for_each(&th->samples, smp) {
-			const char *path = smp->cls == DL_SMP_USER ? mapped_at(tl, proc, smp->ip) : NULL;
-			uint32_t i = 0;
+			const char *path = smp->cls == DL_SMP_USER ? dl_mapped_at(tl, proc, smp->ip) : NULL;
 
 			all += smp->cls == DL_SMP_USER;
-			while (path && i < LIBRARIES_MAX && libs[i].path && strcmp(libs[i].path, path))
-				i++;
-			if (!path || i == LIBRARIES_MAX)
-				continue;
-			libs[i].path = path;
-			libs[i].cnt++;
-			if (libs[i].cnt > libs[best].cnt)
-				best = i;
+			if (path)
+				add_lib(&libs, path, 1);
 		}
 	}
-	return libs[best].cnt * 2 > all ? base_name(libs[best].path) : NULL;
+	for (uint32_t i = 0; i < libs.cnt; i++)
+		best = libs.v[i].cnt > libs.v[best].cnt ? i : best;
+	return libs.v[best].cnt * 2 > all ? base_name(libs.v[best].path) : NULL;
 }

@@ -226,7 +226,7 @@ static int switch_out(struct dl_timeline *tl, uint32_t idx, const struct dl_ev_s
 	th->cpus_allowed = ev->cpus_allowed;
 	if ((ev->flags & DL_SW_QUARTET) && !p->quartet) {
 		p->quartet = true;
-		p->ready = ev->h.ts;
+		p->handlers_ts = ev->h.ts;
 	}
 	th->outs++;
 	th->sigblock_outs += (ev->flags & DL_SW_SIGBLOCK) != 0;
@@ -487,7 +487,7 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev)
 		p->root = true;
 	if (dl_worker_handlers(ev->sig_caught) && !p->quartet) {
 		p->quartet = true;
-		p->ready = ev->h.ts;
+		p->handlers_ts = ev->h.ts;
 	}
 	if (ev->sig_blocked >> 32 == 0xfffffffe || __builtin_popcountll(ev->sig_blocked) > 48)
 		th->sigblock_outs++;
@@ -558,6 +558,8 @@ int dl_tl_cpus(struct dl_timeline *tl)
 {
 	int err = 0;
 
+	vec_for_each(&tl->cpus, c)
+		c->runs.cnt = 0;
 	for (uint32_t i = 0; i < tl->threads.cnt && !err; i++)
 		err = add_runs(tl, i);
 	vec_for_each(&tl->cpus, c)

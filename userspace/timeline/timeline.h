@@ -18,11 +18,14 @@
 #include "base/dense.h"
 #include "base/diag.h"
 #include "base/map.h"
+#include "base/values.h"
 #include "base/vec.h"
 #include "timeline/roles.h"
 #include "timeline/syscalls.h"
 
 struct dl_trace;
+struct dl_past;
+struct dl_plan;
 
 #define DL_NONE UINT32_MAX	/* no thread, no process, no record */
 #define DL_IDLE 0		/* index of the idle task among threads */
@@ -113,6 +116,15 @@ struct dl_own_smp {
 	uint8_t cls;
 };
 
+/* Where the search for hand-overs stood at the cut; see handover.c. */
+struct dl_taking {
+	bool taking;
+	uint64_t from, sure, last_end;
+	uint64_t until;		/* wakes and calls up to here are done with */
+	size_t cnt;		/* spans found by then, */
+	struct dl_span last;	/* and the last of them */
+};
+
 struct dl_thread {
 	/* what scheduler events touch comes first */
 	uint32_t tid;
@@ -151,6 +163,9 @@ struct dl_thread {
 	struct dl_spans in_calls;	/* and in operators of the framework, or in calls of the driver */
 	struct dl_spans in_costly;	/* of which calls that explain time by themselves: all but launches */
 	struct dl_places *places;	/* NULL while building */
+	bool calls;		/* it calls the driver, at any time that is known */
+	bool goes_on;		/* end is not its own, only that of what has been read */
+	struct dl_past *past;	/* what is left of the time that was cut off; NULL nothing was. See past.h */
 };
 
 struct dl_mem { uint64_t ts, anon, file, shmem, swap, pgtables; };
@@ -162,6 +177,8 @@ struct dl_api {
 	uint64_t bytes;		/* of a copy; 0 unknown */
 	uint32_t dir;		/* of a copy, enum dl_gpu_dir; 0 unknown */
 	uint32_t skipped;	/* launches before it that were left out */
+	bool spanned;		/* it is in the thread's spans */
+	bool done;		/* what it launched was cut off */
 };
 
 struct dl_kern {		/* a kernel, or a graph as a whole */
@@ -196,7 +213,8 @@ struct dl_proc {
 	int32_t exit_status;
 	uint64_t start, end;	/* fork (else first exec) and exit when recorded; else 0 and UINT64_MAX */
 	uint64_t ending;	/* from here on it only ends; UINT64_MAX it did not */
-	uint64_t ready;		/* first instant with PyTorch's signal handlers, or of service; 0 none */
+	uint64_t ready;		/* first instant of its work: of service, of its first batch; 0 none */
+	uint64_t handlers_ts;	/* first instant with PyTorch's signal handlers; 0 none */
 	uint64_t maxrss;
 	char *cmdline;
 	enum dl_role role;
@@ -211,6 +229,9 @@ struct dl_proc {
 	struct dl_spans loading;	/* trainer: it has workers */
 	struct dl_spans handover;	/* its main thread hands a batch over: the trainer takes one, a worker
 					 * announces shared memory to the manager */
+	struct dl_taking taking;
+	struct dl_span birth;		/* of a process with a program of its own: since when its parent made it; end
+					 * is when it was fed last, as far as that was cut off */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
 	DL_VEC(struct dl_mem) mem;
 	DL_VEC(struct dl_mapping) mappings;	/* as they were read; a forked child has its parent's */
@@ -221,6 +242,9 @@ struct dl_proc {
 	DL_VEC(struct dl_sync) syncs;
 	struct dl_dense api_by_corr;	/* corr -> index in apis */
 	struct dl_dense copy_by_corr;	/* corr -> index in copies */
+	uint64_t kernel_cnt, copy_cnt, api_cnt;	/* of all that were read */
+	bool has_kernels;		/* at any time that is known */
+	DL_VEC(uint32_t) devices;	/* that it used, in order of appearance */
 	uint32_t gpu_state, gpu_version;
 	bool gpu_simulated;
 	char *gpu_text;		/* which collector, or why none; while another tool has CUPTI: gpu_busy */
@@ -234,6 +258,7 @@ struct dl_stack {
 	uint16_t kernel_cnt, user_cnt;
 	uint8_t cls;		/* enum dl_smp_class of the kernel part, DL_SMP_USER without one */
 	uint8_t wait;		/* enum dl_stack_wait */
+	bool classified;	/* with the names of all of its frames */
 };
 
 /* Why a thread with this kernel stack is blocked; see stacks.c. */
@@ -269,6 +294,13 @@ struct dl_loader {
 	uint32_t workers;	/* of the largest generation */
 	uint64_t start, end;
 	uint64_t batch_ns;	/* a worker's typical time from one put to the next; 0 unknown */
+};
+
+/* What a loader's workers took from one put to the next, as far as that was cut off. */
+struct dl_puts {
+	uint32_t trainer;
+	int32_t loader;
+	struct dl_values ns;
 };
 
 /* A run of a thread of the tree on a CPU. */
@@ -312,10 +344,36 @@ struct dl_timeline {
 	uint64_t inferred_wakes;	/* timers' wakes that the trace lacks */
 	uint64_t inferred_switches;	/* switch-ins that the trace lacks, placed by CPU time */
 	bool stopped;			/* the recorder ended in order */
+	const struct dl_plan *plan;	/* roles and phases, known from an earlier reading; NULL they are found */
+	DL_VEC(struct dl_puts) puts;	/* by loader */
+	uint64_t cut_ts;		/* nothing before is held, but what spans it; 0 all is */
+	uint64_t held;			/* segments, wakes, samples and GPU records behind the last cut */
 };
 
+/* All of the trace. */
 int dl_timeline_build(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d);
 void dl_timeline_free(struct dl_timeline *tl);
+
+/*
+ * Piece by piece, in memory that does not grow with the trace:
+ *
+ *	dl_timeline_open(&tl, t, d);
+ *	while ((more = dl_timeline_read(tl, t, cnt, d)) >= 0) {
+ *		dl_timeline_settle(tl, d);	// brings everything below up to date
+ *		...
+ *		dl_timeline_cut(tl, ts, d);	// what is before ts will not be asked for any more
+ *		if (!more)
+ *			break;
+ *	}
+ *
+ * Threads and processes keep their indices; segments, waits and records do not. What decides roles and
+ * phases is counted when it is cut off, so that they are found from all that was read; only what is read
+ * later is not known, unless a plan says it (plan.h).
+ */
+int dl_timeline_open(struct dl_timeline **ret, struct dl_trace *t, struct dl_diag *d);
+int dl_timeline_read(struct dl_timeline *tl, struct dl_trace *t, uint64_t cnt, struct dl_diag *d);	/* 1 more, 0 end */
+int dl_timeline_settle(struct dl_timeline *tl, struct dl_diag *d);
+int dl_timeline_cut(struct dl_timeline *tl, uint64_t ts, struct dl_diag *d);
 
 /* Index of the segment that holds the instant just before t (start < t <= end); DL_NONE when the
  * thread did not exist then. */
