@@ -15,7 +15,7 @@
 #include "trace/trace.h"
 
 #define WORST_DEFAULT 5
-#define STAGE_EVENTS 4000000
+#define STAGE_EVENTS 1000000
 #define AHEAD_NS 2500000000ULL	/* the farthest that a rule looks: samples, see running.c, and a wake behind it */
 
 static char *dup_or_null(const char *s)

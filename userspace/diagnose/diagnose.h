@@ -13,7 +13,7 @@ struct dl_diagnose_opts {
 	uint64_t from_ts, to_ts;	/* only gaps in this window; 0 and UINT64_MAX: all */
 	uint32_t worst_cnt;		/* gaps to keep with their chains; 0: 5 */
 	bool no_gpu;			/* charge the trainer's waits even where there are GPU data */
-	uint64_t stage_events;		/* read so many, explain them, forget them; 0: 4 million */
+	uint64_t stage_events;		/* read so many, explain them, forget them; 0: a million */
 	uint64_t ahead_ns;		/* of trace behind what is explained, for tests; 0: 2.5 s, as the rules need it */
 	bool twice;			/* read it twice in any case, for tests */
 };
