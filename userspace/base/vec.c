@@ -53,8 +53,13 @@ static void merge(word_t *to, const word_t *from, size_t words, size_t a, size_t
 {
 	const word_t *x = from + a * words, *const x_end = from + b * words;
 	const word_t *y = x_end, *const y_end = from + end * words;
+	/* Of rows that overlap little, most is in its place. */
+	const size_t before = b < end ? dl_vec_first_at(x, b - a, words * sizeof(*x), *y + 1) : b - a;
 
 	to += a * words;
+	memcpy(to, x, before * words * sizeof(*x));
+	to += before * words;
+	x += before * words;
 	while (x < x_end && y < y_end) {
 		const bool second = *y < *x;
 		const word_t *const it = second ? y : x;
