@@ -79,6 +79,45 @@ TEST(codec_equal_times_stay_in_order)
 	round_trip(&l, &opts);
 }
 
+/* Rings that are read one after the other, with times so coarse that many are equal across them. */
+TEST(codec_equal_times_of_several_rings_stay_in_order)
+{
+	for (uint64_t rings = 2; rings <= 4; rings++) {
+		const struct dl_trace_writer_opts opts = { .frame_raw_sz = 16384u << rings };
+		struct evlist l = { 0 };
+
+		rng_seed(rings);
+		for (uint64_t from = 1000; from < 1600; from += 20) {
+			for (uint64_t r = 0; r < rings; r++)
+				for (uint64_t i = 0; i < 40; i++)
+					evlist_add(&l, random_event(random_desc(), from + i / 2));
+		}
+		round_trip(&l, &opts);
+	}
+}
+
+/* Columns that are constant in one frame and not in the next, for which no model was chosen before. */
+TEST(codec_constants_that_end)
+{
+	const struct dl_trace_writer_opts opts = { .frame_raw_sz = 8192 };
+	struct evlist l = { 0 };
+
+	rng_seed(12);
+	for (uint64_t i = 0; i < 4000; i++) {
+		const bool late = i > 2000;
+		struct dl_ev_switch ev = {
+			.h = { .size = sizeof(ev), .kind = DL_EV_SWITCH, .ts = 1000 + i * 100, .tid = 7, .pid = 7,
+			       .cpu = late ? (uint16_t)(rng() % 3) : 1 },
+			.next_tid = late ? (uint32_t)(rng() % 9) : 8, .syscall = late ? (int32_t)(rng() % 3) - 1 : -1,
+			.exec_ns = late ? i * 90 : 5, .arg0 = i > 3000 ? UINT64_MAX - rng() % 5 : 0,
+			.deadline = i > 3000 && rng() % 2 ? rng() : 0,
+		};
+
+		evlist_add(&l, &ev.h);
+	}
+	round_trip(&l, &opts);
+}
+
 TEST(codec_ends_of_time)
 {
 	struct evlist l = { 0 };

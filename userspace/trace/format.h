@@ -250,6 +250,7 @@ bool dl_footer_parse(const uint8_t *p, uint64_t trace_id, uint64_t *ret_off, uin
 
 struct dl_encoder;
 
+/* level: zstd's; 0: what suits columns best, which is also the fastest. */
 struct dl_encoder *dl_encoder_new(dl_desc_fn *desc, int level);
 void dl_encoder_free(struct dl_encoder *e);
 

@@ -41,7 +41,7 @@ struct dl_trace_writer;
 struct dl_trace_writer_opts {
 	uint32_t frame_raw_sz;	/* events are compressed when this much is pending; 0: 1 MiB */
 	uint32_t frame_ns;	/* or when the oldest has been pending this long; 0: 1 s */
-	int level;		/* zstd level; 0: the default, 3 */
+	int level;		/* zstd level; 0: the default, which is the fastest */
 	uint64_t max_sz;	/* stop with -EFBIG when the file would grow beyond; 0: no limit */
 	bool no_sync;		/* do not wait for the disk when it is closed */
 	size_t queue_sz;	/* a thread of its own writes, and so many bytes may wait for it; 0: the caller writes */

@@ -18,7 +18,6 @@
 #define MIN_FRAME_RAW_SZ DL_EVENT_MAX_SZ
 #define MAX_FRAME_RAW_SZ (16u << 20)
 #define DEFAULT_FRAME_NS 1000000000u
-#define DEFAULT_LEVEL 3
 
 struct pending { uint64_t ts; uint32_t off; };
 
@@ -110,8 +109,6 @@ static void set_opts(struct dl_trace_writer_opts *o, const struct dl_trace_write
 		o->frame_raw_sz = MAX_FRAME_RAW_SZ;
 	if (!o->frame_ns)
 		o->frame_ns = DEFAULT_FRAME_NS;
-	if (!o->level)
-		o->level = DEFAULT_LEVEL;
 }
 
 /* Empties a regular file that was opened without O_TRUNC, and goes to its start. */
@@ -192,23 +189,10 @@ int dl_trace_writer_open(struct dl_trace_writer **ret, int fd, const struct dl_t
 
 /* --- frames --- */
 
-static int cmp_pending(const void *a, const void *b)
-{
-	const struct pending *x = a, *y = b;
-
-	if (x->ts != y->ts)
-		return x->ts < y->ts ? -1 : 1;
-	return x->off < y->off ? -1 : x->off > y->off;	/* equal times stay in order */
-}
-
+/* Rings are read one after the other, each nearly in order: rows that are merged. Equal times stay in order. */
 static int sort_pending(struct dl_trace_writer *w)
 {
-	bool sorted = true;
-
-	for (size_t i = 1; i < w->order.cnt && sorted; i++)
-		sorted = w->order.v[i - 1].ts <= w->order.v[i].ts;
-	if (!sorted)
-		qsort(w->order.v, w->order.cnt, sizeof(*w->order.v), cmp_pending);
+	vec_sort(&w->order);
 	w->sorted.cnt = 0;
 	if (vec_reserve(&w->sorted, w->order.cnt))
 		return -ENOMEM;
@@ -346,7 +330,7 @@ int dl_trace_write(struct dl_trace_writer *w, const struct dl_hdr *ev)
 		if (err)
 			return err;
 	}
-	if (vec_reserve(&w->events, padded))
+	if (w->events.cap - w->events.cnt < padded && vec_reserve(&w->events, padded))
 		return w->err = -ENOMEM;
 	p = vec_push(&w->order);
 	if (!p)
