@@ -169,6 +169,13 @@ unit: $(UNIT_BINS)
 gpusim:
 	$(Q)$(MAKE) -s -C tests/gpusim O=$(abspath $(O)) CC="$(CC)"
 
+# Where a trace's bytes are.
+$(O)/tests/bench/trace_account: $(O)/tests/bench/trace_account.o $(O)/lib/trace.a $(O)/lib/base.a
+	$(call msg,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+test-tools: $(O)/tests/bench/trace_account
+
 # The benchmark's empty programs.
 $(O)/tests/bench/empty.bpf.o: tests/bench/empty.bpf.c $(O)/vmlinux.h
 	$(call msg,BPF,$@)

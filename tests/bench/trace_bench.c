@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "trace/schema.h"
@@ -336,6 +337,7 @@ static void bench_read(const char *path)
 
 int main(int argc, char **argv)
 {
+	static const int levels[] = { 0, 1, 3, 6, 9 };	/* 0: as recorders write it */
 	const char *tmp = getenv("TMPDIR");
 	struct events evs = { 0 };
 	uint64_t want = 1000000;
@@ -348,8 +350,8 @@ int main(int argc, char **argv)
 	if (!evs.events)
 		die("no events", -ENODATA);
 	snprintf(path, sizeof(path), "%s/trace_bench.%d.dlbpf", tmp ? tmp : "/tmp", (int)getpid());
-	for (int level = 1; level <= 9; level = level == 1 ? 3 : level == 3 ? 6 : level + 3) {
-		bench_write(&evs, path, level);
+	for (size_t l = 0; l < ARRAY_SIZE(levels); l++) {
+		bench_write(&evs, path, levels[l]);
 		for (int i = 0; i < 3; i++)
 			bench_read(path);
 	}
