@@ -27,10 +27,12 @@ int dl_env_host_emit(const struct dl_env_host *h, struct dl_sink *sink, uint64_t
 
 /*
  * Counting mappings means that the kernel prints them all: 1,700 of a PyTorch process take 2 ms. They
- * are counted every 5 s while their number grows or is above half of the limit, else twice as rarely
- * each time, down to every 80 s. In between the last count is repeated.
+ * are counted every 5 s while their number grows or is above half of the limit (every 20 s while it is
+ * below a sixteenth of it), else twice as rarely each time, down to every 80 s. In between the last
+ * count is repeated.
  */
 #define DL_MAPS_MIN_NS (5 * 1000000000ULL)
+#define DL_MAPS_FAR_NS (20 * 1000000000ULL)
 #define DL_MAPS_MAX_NS (80 * 1000000000ULL)
 
 struct dl_env_proc {
@@ -38,6 +40,8 @@ struct dl_env_proc {
 	uint64_t maps;
 	uint64_t limits_hash;	/* of the last PROC_LIMITS; 0 none yet */
 	uint64_t libs;		/* bytes of libraries' code that it has mapped; 0 unknown yet */
+	uint64_t cuda_libs;	/* libs when it was looked whether CUDA's are among them */
+	bool has_cuda;		/* they were */
 	bool more_libs;		/* they have changed since the look before */
 };
 

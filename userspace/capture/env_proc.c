@@ -84,7 +84,9 @@ static void count_maps(struct dl_env_proc *p, uint64_t ts, int proc_fd, uint64_t
 		const uint64_t now = (uint64_t)cnt;
 		const bool grows = now > p->maps + p->maps / 64 || (limit && now > limit / 2);
 
-		p->maps_period_ns = grows || !p->maps_period_ns ? DL_MAPS_MIN_NS : p->maps_period_ns * 2;
+		const uint64_t least = now < limit / 16 ? DL_MAPS_FAR_NS : DL_MAPS_MIN_NS;
+
+		p->maps_period_ns = grows || !p->maps_period_ns ? least : p->maps_period_ns * 2;
 		if (p->maps_period_ns > DL_MAPS_MAX_NS)
 			p->maps_period_ns = DL_MAPS_MAX_NS;
 		p->maps = now;

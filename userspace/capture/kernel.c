@@ -190,10 +190,12 @@ static bool is_crash_kind(unsigned int kind)
 /* Emits the new total of one counter when it has grown. */
 static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint32_t kind, uint64_t cnt)
 {
-	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
 	uint64_t key = (uint64_t)ring << 32 | cause << 16 | kind, old = 0;
+	struct dl_ev_loss ev;
 	int err;
 
+	if (!cnt)
+		return 0;	/* nearly all of thousands */
 	dl_map_get(&k->losses, key, &old);
 	if (cnt <= old)
 		return 0;
@@ -201,6 +203,7 @@ static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint3
 	if (err)
 		return err;
 	k->loss_total += cnt - old;
+	ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
 	ev.ring = ring;
 	ev.cause = cause;
 	ev.kind = kind;

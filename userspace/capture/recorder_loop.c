@@ -43,6 +43,17 @@ static uint64_t gpu_period(const struct dl_tree_proc *p)
 	return (p->gpu_looks < 2 ? 2 : 30) * DL_NS_PER_S;
 }
 
+/* Reading all mappings of a PyTorch process takes a millisecond and more, and a library more or less shows in
+ * the sample of every second. */
+static bool uses_cuda(struct dl_tree_proc *p)
+{
+	if (!p->env.libs || p->env.libs != p->env.cuda_libs) {
+		p->env.has_cuda = dl_gpu_uses_cuda(p->pid);
+		p->env.cuda_libs = p->env.libs;
+	}
+	return p->env.has_cuda;
+}
+
 /* A collector that gives records makes probes needless: each call would be there twice. */
 static int probe_calls(struct dl_recorder *r, struct dl_tree_proc *p, uint64_t now)
 {
@@ -54,7 +65,7 @@ static int probe_calls(struct dl_recorder *r, struct dl_tree_proc *p, uint64_t n
 		p->has_uprobes = false;
 		return 0;
 	}
-	if (p->has_uprobes)
+	if (p->has_uprobes || !uses_cuda(p))
 		return 0;
 	ret = dl_cuda_probe(r->cuda, p->pid, p->execed ? 0 : p->ppid, p->fd, now);
 	p->has_uprobes = ret > 0;
@@ -84,7 +95,7 @@ static void inject(struct dl_recorder *r, struct dl_tree_proc *p)
 	struct dl_diag d = {};
 	int err;
 
-	if (p->injected || (!p->execed && !p->root) || !dl_gpu_uses_cuda(p->pid))
+	if (p->injected || (!p->execed && !p->root) || !uses_cuda(p))
 		return;
 	if (!dl_gpu_library(lib, sizeof(lib)))
 		return;		/* the hint says so */
@@ -140,9 +151,9 @@ void dl_rec_find_hint(struct dl_recorder *r, struct dl_rec_loop *l)
 		if (r->tree.procs.v[i]->has_gpu)
 			return;
 	for (size_t i = 0, left = GPU_LOOKS_AT_ONCE; i < r->tree.procs.cnt && left && !l->hint[0]; i++) {
-		const struct dl_tree_proc *p = r->tree.procs.v[i];
+		struct dl_tree_proc *p = r->tree.procs.v[i];
 
-		if (p->execed) {
+		if (p->execed && uses_cuda(p)) {
 			dl_gpu_hint(r->g, p->pid, l->hint, sizeof(l->hint));
 			left--;
 		}
