@@ -109,6 +109,13 @@ int harness_go(struct harness *h, pid_t pid, int go)
 	return err;
 }
 
+static int by_time(const void *a, const void *b)
+{
+	const struct dl_hdr *x = *(const struct dl_hdr *const *)a, *y = *(const struct dl_hdr *const *)b;
+
+	return x->ts < y->ts ? -1 : x->ts > y->ts;
+}
+
 int harness_finish(struct harness *h, pid_t pid, bool drain)
 {
 	int status = -1, after = 4;
@@ -124,6 +131,9 @@ int harness_finish(struct harness *h, pid_t pid, bool drain)
 		return -1;
 	if (dl_kernel_emit_losses(h->k, &h->lost))
 		return -1;
+	/* Each CPU has a ring of its own; the writer of a trace sorts as well. */
+	if (h->events.cnt)
+		qsort(h->events.v, h->events.cnt, sizeof(*h->events.v), by_time);
 	return status;
 }
 
