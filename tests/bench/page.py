@@ -8,6 +8,8 @@ import figures
 import targets
 from tools import TOOLS
 
+LEAST_CORE = 0.0001  # of a BPF program that has a row
+
 # What stands below this line is written by hand; a new page keeps it.
 NOTES = "<!-- Below this line: notes, kept by `make bench`. -->"
 
@@ -91,7 +93,7 @@ def tool_row(load, tool, found):
     cells.append(f"{kept.rate:,.0f}" if kept else "-")
     cells.append(f"{kept.bytes / kept.events:.1f}" if kept and kept.events else "-")
     file_s = kept.bytes * kept.rate / kept.events if kept and kept.events else column["file_s"].median
-    cells.append(f"{file_s / 1e3:,.0f}" if tool.command else "-")
+    cells.append(f"{file_s / 1e3:,.0f}" if file_s else "-")
     cells.append(f"{kept.losses:,}{' times' if tool.perf_file and kept.losses else ''}" if kept else "-")
     return cells + [str(len(rounds))]
 
@@ -113,7 +115,7 @@ def programs(results):
     rows = []
     for name, found in results.loads.items():
         for r in found.get("programs", []):
-            if r.rate.median >= 1:
+            if r.core.median >= LEAST_CORE:
                 rows.append([name, f"`{r.program}` ({r.point})", f"{r.rate.median:,.0f}", fmt(r.own, 0), fmt(r.empty, 0),
                              fmt(r.above, 0), f"{r.core.median:.2%}"[:-1]])
         if found.get("points"):
@@ -157,7 +159,7 @@ def page(results, loads, machine, versions, absent, failed, quick):
     lines += ["## BPF programs", "",
               "Nanoseconds a run are the kernel's own statistics, which add their cost to both columns. An empty program "
               "on the same tracepoint takes its turn between dlbpf's; *above it* is the median difference of neighbouring "
-              "rounds. Programs that ran less than once a second are left out.", "", *programs(results)]
+              f"rounds. Programs that took less than {LEAST_CORE * 100:g} % of a core are left out.", "", *programs(results)]
     lines += ["## Reading", "",
               "perf's file is of the same seconds of the same run as the first trace. Longer traces are made of that one by "
               "repeating a stretch of it (tests/bench/repeat.c).", "", *reading(results)]

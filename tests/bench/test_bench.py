@@ -54,7 +54,7 @@ def quick(folder):
     check(p.returncode == 0, f"exit code {p.returncode}: {p.stderr[-600:]}")
     for text in ("| small | no recorder", "| small | dlbpf record -p PID", "| dlbpf report |", "second of it"):
         check(text in p.stdout, f"no row {text!r}")
-    m = re.search(r"\| small \| dlbpf record.*\| ([\d,]+) \| ([\d.]+) \| \d+ \| 1 \|$", p.stdout, re.M)
+    m = re.search(r"\| small \| dlbpf record.*\| ([\d,]+) \| ([\d.]+) \| [\d,]+ \| \d+ \| 1 \|$", p.stdout, re.M)
     check(m and int(m.group(1).replace(",", "")) > 0 and float(m.group(2)) > 0, "no events, or no bytes")
     m = re.search(r"\| `(dl_\w+)` \(sched_switch\) \| [\d,]+ \| (\d+) ", p.stdout)
     check(m and int(m.group(2)) > 0, "no cost of the switch program")
