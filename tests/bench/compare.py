@@ -65,15 +65,17 @@ def compare(found, workload, chosen, seconds, folder, say, rounds=None, minutes=
         for tool in turn(n, chosen):
             if tool.name in found.failed:
                 continue
+            got = None
             try:
                 got = one(workload, tool, seconds, folder)
             except tools.Failed as e:
-                found.failed[tool.name] = str(e)
                 say(f"{tool.name}: {e}")
+                if not found.rows[tool.name]:  # it never worked here: no more tries
+                    found.failed[tool.name] = str(e)
             tools.clear(folder)
             workload.rest(0.4)
             found.off.append(workload.segment(seconds))
-            if tool.name not in found.failed:
+            if got:
                 found.rows[tool.name].append(judge(found.off[-2], got[0], found.off[-1], *got[1:]))
         n += 1
         if n % 5 == 0 or n == rounds:

@@ -21,7 +21,7 @@ class Workload:
     """with Workload(load) as w: the load runs evenly."""
 
     def __init__(self, load):
-        self.load, self.p, self.neighbour, self.counter = load, None, None, None
+        self.load, self.p, self.neighbour, self.counter, self.pids = load, None, None, None, []
         self.folder = tempfile.TemporaryDirectory(prefix="dlbpf-bench-", ignore_cleanup_errors=True)
         self.log = open(os.path.join(self.folder.name, "stderr"), "w")
 
@@ -64,11 +64,14 @@ class Workload:
             self.rest(0.05)
 
     def rest(self, seconds):
+        """RuntimeError when what is measured has ended meanwhile."""
         time.sleep(seconds)
         for p in (self.p, self.neighbour):
             if p and p.poll() is not None:
                 with open(self.log.name) as f:
                     raise RuntimeError(f"the load {self.load.name} ended with {p.returncode}: {f.read()[-400:]}")
+        if not all(os.path.exists(f"/proc/{pid}") for pid in self.pids):
+            raise RuntimeError(f"the workers of the load {self.load.name} are not those that it began with")
 
     def done(self):
         self.counter.seek(0)
