@@ -26,6 +26,5 @@ struct dl_wait dl_waits[DL_WAITS_CNT] = {};
 /* shed.bpf.h */
 const volatile __u32 dl_ring_bits = 22;	/* size of a ring of a group of CPUs: 1 << this */
 __u8 dl_fill[DL_RING_SCHED_MAX] = {};	/* of each of them, in sixteenths, as of the last look */
-struct dl_seen dl_seen[DL_SEEN_CNT] = {};
 __u32 dl_shed_epoch = 0;	/* userspace begins with 1 */
 __u32 dl_holes = 0;	/* so far */

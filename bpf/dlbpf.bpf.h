@@ -112,7 +112,7 @@ static __always_inline void dl_hdr_init(struct dl_hdr *h, __u32 kind, __u32 size
 /* The ring of this CPU's group. Nobody is woken before it fills: wake-ups would feed back into the trace. */
 static __always_inline void dl_out(void *ev, __u64 size, __u32 kind)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), group = cpu >> dl_ring_shift, shed = dl_shed_of(kind);
+	__u32 group = bpf_get_smp_processor_id() >> dl_ring_shift, shed = dl_shed_of(kind);
 	void *ring = bpf_map_lookup_elem(&dl_rings, &group);
 	__u64 flags;
 
@@ -120,7 +120,7 @@ static __always_inline void dl_out(void *ev, __u64 size, __u32 kind)
 		dl_lost(DL_LOSS_RING_FULL, kind);
 		return;
 	}
-	flags = dl_look(ring, cpu, group);
+	flags = dl_look(ring, group, ((struct dl_hdr *)ev)->ts);
 	if (dl_is_full(group, shed)) {
 		dl_shed_one(shed);
 		dl_look_again(group, flags);

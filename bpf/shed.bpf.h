@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What is left out when a ring fills, least important first (DL_SHED_TABLE). How full a ring is, is looked at once in
- * DL_LOOK_EVERY events of a CPU and kept in dl_fill[]; in between an event costs a count and a comparison.
+ * DL_LOOK_EVERY events and kept in dl_fill[]; in between an event costs two comparisons.
  * userspace/capture/kernel_shed.c tells what was left out, and from when to when.
  *
  * A ring that was full takes nothing more until its reader has made some room: of a piece that is
@@ -36,7 +36,6 @@ DL_SHARED struct {
 extern const volatile __u32 dl_ring_shift;
 extern const volatile __u32 dl_ring_bits;
 extern __u8 dl_fill[DL_RING_SCHED_MAX];
-extern struct dl_seen dl_seen[DL_SEEN_CNT];
 extern __u32 dl_shed_epoch;
 extern __u32 dl_holes;
 
@@ -107,14 +106,14 @@ static __always_inline bool dl_room(__u32 shed)
 	return false;
 }
 
-/* Now and then, looks how full the ring is; how to write the next event: when the ring has become full enough
- * for its reader not to wait any longer, with a wake-up. */
-static __always_inline __u64 dl_look(void *ring, __u32 cpu, __u32 group)
+/* At one event in DL_LOOK_EVERY, chosen by its time as if at random, looks how full the ring is; how to write the
+ * event: when the ring has become full enough for its reader not to wait any longer, with a wake-up. */
+static __always_inline __u64 dl_look(void *ring, __u32 group, __u64 ts)
 {
 	__u8 *fill = &dl_fill[group & (DL_RING_SCHED_MAX - 1)];
 	__u32 old, now;
 
-	if (++dl_seen[cpu & (DL_SEEN_CNT - 1)].cnt & (DL_LOOK_EVERY - 1))
+	if ((__u32)ts * 2654435761u > ~0u / DL_LOOK_EVERY)
 		return BPF_RB_NO_WAKEUP;
 	old = *fill;
 	now = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >> (dl_ring_bits - 4);

@@ -174,14 +174,7 @@ struct dl_call_cnt {
 #define DL_FILL_HOLE 255	/* it was full: nothing until it is ... */
 #define DL_FILL_HOLE_END 8	/* ... less full than this, so that what is missing is one piece */
 #define DL_FILL_WAKE 4		/* its reader is woken */
-#define DL_LOOK_EVERY 64	/* events of a CPU from one look at the fill to the next */
-#define DL_SEEN_CNT 1024	/* CPUs with a count of their own */
-
-/* One to a cache line. */
-struct dl_seen {
-	__u32 cnt;
-	__u32 reserved[15];
-};
+#define DL_LOOK_EVERY 64	/* events from one look at the fill to the next, on average */
 
 /* Of one class on one CPU: how many so far, and when since userspace last raised dl_shed_epoch. */
 struct dl_shed_cnt {

@@ -74,7 +74,7 @@ def lost_of(r, kind):
 
 def stopped_and_goes_on(where):
     trace = os.path.join(where, "t.dlbpf")
-    with program(small("--seconds", "60")) as p:
+    with program(small("--seconds", "60"), stderr=subprocess.DEVNULL) as p:
         pid = started(p)
         dlbpf.wait_until(lambda: len(children(pid)) >= 2, 20, "workers")
         rec = Recorder(pid, trace, "-d", f"{STOP_S + 6}s", "--sample-hz", "499")
@@ -143,7 +143,7 @@ def outside(trace, stop, cont):
 def crash_while_stopped(where):
     """A worker dies by a signal and takes the training with it, while the recorder stands still."""
     trace = os.path.join(where, "t.dlbpf")
-    with program(small("--seconds", "60")) as p:
+    with program(small("--seconds", "60"), stderr=subprocess.DEVNULL) as p:
         pid = started(p)
         dlbpf.wait_until(lambda: len(children(pid)) >= 2, 20, "workers")
         time.sleep(1)
@@ -203,7 +203,7 @@ def forks_while_stopped(where):
 def disk_that_does_not_answer(where):
     """The file's disk is frozen for a while: what is recorded then waits in memory."""
     need(subprocess.run(["sh", "-c", "command -v fsfreeze"], capture_output=True).returncode == 0, "no fsfreeze")
-    with SlowDisk(1 << 30) as disk, program(small("--seconds", "60")) as p:
+    with SlowDisk(1 << 30) as disk, program(small("--seconds", "60"), stderr=subprocess.DEVNULL) as p:
         trace = os.path.join(disk.mount, "t.dlbpf")
         pid = started(p)
         dlbpf.wait_until(lambda: len(children(pid)) >= 2, 20, "workers")
