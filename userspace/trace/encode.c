@@ -15,6 +15,9 @@
 #define SEARCH_MAX 2048
 #define THREAD_SLOTS 1024	/* of the table of threads, to begin with; a power of two */
 #define BLOCK_CNT 64		/* events that are turned into columns at a time: they stay in the cache meanwhile */
+/* Columns that are compressed apart have at least so many bytes, and 3 for each 4 events of the frame, which is
+ * one thirtieth of it. */
+#define CUT_MIN_SZ 4096
 #define COL_TAIL_LEN (DL_ENC_COLS - 1)
 
 /*
@@ -113,46 +116,67 @@ static int add_thread(struct dl_encoder *e, uint64_t key, uint32_t *ret)
 	return 0;
 }
 
-/* Fills in e->thread. */
-static int find_threads(struct dl_encoder *e, const struct dl_hdr *const *events, size_t cnt)
+/* The index of an event's thread. */
+static int thread_of(struct dl_encoder *e, const struct dl_hdr *ev, uint32_t *ret)
 {
+	const uint64_t key = (uint64_t)ev->tid << 32 | ev->pid;
+	const uint32_t index = e->thread_hash.v[thread_slot(e, key)];
+
+	*ret = index - 1;
+	return index ? 0 : add_thread(e, key, ret);
+}
+
+/* The index of an event's kind, which is added to the header's when it is the first one; index: + 1, by kind. */
+static int kind_of(struct dl_frame_hdr *h, const struct dl_hdr *ev, uint16_t *index, uint8_t *ret)
+{
+	if (!index[ev->kind]) {
+		if (h->kinds == DL_MAX_FRAME_KINDS)
+			return -EINVAL;
+		h->kind[h->kinds].kind = ev->kind;
+		h->kind[h->kinds].cnt = 0;
+		index[ev->kind] = (uint16_t)++h->kinds;
+	}
+	*ret = (uint8_t)(index[ev->kind] - 1);
+	h->kind[*ret].cnt++;
+	return 0;
+}
+
+/*
+ * One look at the heads of all events, which are far apart in memory: fills in the header's kinds, e->order,
+ * e->thread and, in e->values, the time since the event before. *ret_any: these or'ed.
+ */
+static int look_at_events(struct dl_encoder *e, const struct dl_hdr *const *events, size_t cnt,
+			  struct dl_frame_hdr *h, uint64_t *ret_any)
+{
+	uint16_t index[DL_MAX_KIND + 1] = { 0 };
+	uint64_t last = events[0]->ts, any = 0;
+
+	h->kinds = 0;
+	h->struct_sz = 0;
 	e->threads.cnt = 0;
 	if (rehash_threads(e, THREAD_SLOTS))
 		return -ENOMEM;
 	for (size_t i = 0; i < cnt; i++) {
-		const uint64_t key = (uint64_t)events[i]->tid << 32 | events[i]->pid;
-		const uint32_t index = e->thread_hash.v[thread_slot(e, key)];
+		const struct dl_hdr *ev = events[i];
+		int err;
 
-		e->thread[i] = index - 1;
-		if (!index && add_thread(e, key, &e->thread[i]))
-			return -ENOMEM;
+		err = thread_of(e, ev, &e->thread[i]);
+		err = err ?: kind_of(h, ev, index, &e->order.v[i]);
+		if (err)
+			return err;
+		h->struct_sz += ev->size;
+		any |= e->values.v[i] = ev->ts - last;
+		last = ev->ts;
 	}
+	*ret_any = any;
 	return 0;
 }
 
-/* Fills in the header's kinds, in the order in which they first appear, e->order and what is by kind. */
-static int group_by_kind(struct dl_encoder *e, const struct dl_hdr *const *events, size_t cnt,
-			 struct dl_frame_hdr *h)
+static void group_by_kind(struct dl_encoder *e, const struct dl_hdr *const *events, size_t cnt,
+			  const struct dl_frame_hdr *h)
 {
-	uint16_t index[DL_MAX_KIND + 1] = { 0 };	/* + 1 */
 	size_t at[DL_MAX_FRAME_KINDS], sum = 0;
 
-	h->kinds = 0;
-	h->struct_sz = 0;
-	for (size_t i = 0; i < cnt; i++) {
-		uint16_t kind = events[i]->kind;
-
-		if (!index[kind]) {
-			if (h->kinds == DL_MAX_FRAME_KINDS)
-				return -EINVAL;
-			h->kind[h->kinds].kind = kind;
-			h->kind[h->kinds].cnt = 0;
-			index[kind] = (uint16_t)++h->kinds;
-		}
-		h->kind[index[kind] - 1].cnt++;
-		h->struct_sz += events[i]->size;
-		e->order.v[i] = (uint8_t)(index[kind] - 1);
-	}
 	for (uint32_t k = 0; k < h->kinds; k++) {
 		at[k] = sum;
 		sum += h->kind[k].cnt;
@@ -163,7 +187,6 @@ static int group_by_kind(struct dl_encoder *e, const struct dl_hdr *const *event
 		e->grouped.v[to] = events[i];
 		e->group_thread[to] = e->thread[i];
 	}
-	return 0;
 }
 
 /* --- the columns of a kind --- */
@@ -367,11 +390,13 @@ static int put_kind(struct dl_encoder *e, const struct dl_event_desc *desc, size
 
 static int reserve_common(struct dl_encoder *e, size_t cnt)
 {
-	e->grouped.cnt = e->order.cnt = e->indexes.cnt = e->payload.cnt = e->cuts.cnt = 0;
-	if (vec_reserve(&e->grouped, cnt) || vec_reserve(&e->order, cnt) || vec_reserve(&e->indexes, 2 * cnt))
+	e->grouped.cnt = e->order.cnt = e->indexes.cnt = e->values.cnt = e->payload.cnt = e->cuts.cnt = 0;
+	if (vec_reserve(&e->grouped, cnt) || vec_reserve(&e->order, cnt) || vec_reserve(&e->indexes, 2 * cnt) ||
+	    vec_reserve(&e->values, cnt))
 		return -ENOMEM;
 	e->thread = e->indexes.v;
 	e->group_thread = e->thread + cnt;
+	e->cut_sz = cnt * 3 / 4 > CUT_MIN_SZ ? cnt * 3 / 4 : CUT_MIN_SZ;
 	return 0;
 }
 
@@ -379,17 +404,17 @@ static int put_common(struct dl_encoder *e, const struct dl_hdr *const *events, 
 		      struct dl_frame_hdr *h)
 {
 	struct dl_buf *out = &e->payload;
-	uint64_t last = events[0]->ts, any = 0;
+	uint64_t any = 0;
 	size_t from;
 	uint8_t *p;
 	int err;
 
 	err = reserve_common(e, cnt);
-	err = err ?: find_threads(e, events, cnt);
-	err = err ?: group_by_kind(e, events, cnt, h);
+	err = err ?: look_at_events(e, events, cnt, h, &any);
 	err = err ?: dl_enc_reserve(e, cnt);
 	if (err)
 		return err;
+	group_by_kind(e, events, cnt, h);
 	if (vec_reserve(out, (e->threads.cnt * 2 + 1 + cnt) * DL_VARINT_MAX + cnt + 8))
 		return -ENOMEM;
 	p = dl_put_varint(out->v, e->threads.cnt);
@@ -399,15 +424,10 @@ static int put_common(struct dl_encoder *e, const struct dl_hdr *const *events, 
 	}
 	from = (size_t)(p - out->v);
 	memcpy(p, e->order.v, cnt);
-	p += cnt;
 	out->cnt = from + cnt;
 	err = dl_enc_cut(e, from);
-	for (size_t i = 0; i < cnt; i++) {
-		any |= e->r[i] = events[i]->ts - last;
-		last = events[i]->ts;
-	}
 	from = out->cnt;
-	out->cnt = (size_t)(dl_enc_varints(p, e->r, cnt, any) - out->v);
+	out->cnt = (size_t)(dl_enc_varints(p + cnt, e->values.v, cnt, any) - out->v);
 	return err ?: dl_enc_cut(e, from);
 }
 

@@ -39,6 +39,7 @@ struct dl_encoder {
 	/* of the frame */
 	struct dl_buf payload, scratch, trial;
 	DL_VEC(size_t) cuts;			/* where in the payload something of another nature begins */
+	size_t cut_sz;				/* bytes that are worth tables of their own when compressed */
 	DL_VEC(uint64_t) threads;		/* tid << 32 | pid */
 	DL_VEC(uint32_t) thread_hash;		/* index + 1 in threads */
 	DL_VEC(const struct dl_hdr *) grouped;	/* by kind, then by time */

@@ -10,7 +10,6 @@
 
 #define SAMPLE_CNT 2048	/* values of a column on which the models are tried */
 #define FEW_CNT 32	/* so few are not worth being compressed to see how well they are */
-#define CUT_SZ 4096	/* bytes that are worth tables of their own when compressed */
 
 /* map, order and key in one byte, as in the file */
 #define MODEL(map, order, key) ((uint8_t)((map) | (order) << 2 | (key) << 5))
@@ -337,7 +336,7 @@ static int choose(struct dl_encoder *e, const uint64_t *v, uint8_t *model, unsig
 
 int dl_enc_cut(struct dl_encoder *e, size_t from)
 {
-	if (e->payload.cnt - from < CUT_SZ)
+	if (e->payload.cnt - from < e->cut_sz)
 		return 0;
 	if (vec_reserve(&e->cuts, 2))
 		return -ENOMEM;
