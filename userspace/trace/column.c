@@ -107,6 +107,26 @@ static const uint8_t *get_residuals(const uint8_t *p, const uint8_t *end, uint64
 	return p;
 }
 
+/* Are the next n residuals all 0? Most are, of most columns. */
+static bool skip_zeros(const uint8_t **p, const uint8_t *end, size_t n)
+{
+	const uint8_t *at = *p;
+	size_t left = n;
+
+	if ((size_t)(end - at) < n)
+		return false;
+	for (; left >= 8; left -= 8, at += 8) {
+		if (load64(at))
+			return false;
+	}
+	for (; left; left--, at++) {
+		if (*at)
+			return false;
+	}
+	*p = at;
+	return true;
+}
+
 /* --- models --- */
 
 int dl_column_open(struct dl_decoder *d, struct column *c, bool keyed)
@@ -192,6 +212,16 @@ static const uint32_t *get_slots(struct dl_decoder *d, const struct column *c, s
 	return d->slot;
 }
 
+/* What was last, where nothing differs from that. */
+static void repeat(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
+{
+	const uint32_t *slot = get_slots(d, c, first, n);
+	const uint64_t *last = d->tables.v + c->last;
+
+	for (size_t i = 0; i < n; i++)
+		d->v[i] = last[slot[i]];
+}
+
 /* Residuals to x, in place. */
 static void unpredict(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
 {
@@ -268,14 +298,17 @@ int dl_column_read(struct dl_decoder *d, struct column *c, size_t first, size_t 
 			d->v[i] = c->one;
 		return 0;
 	}
-	if (c->zeros) {
-		memset(d->v, 0, n * sizeof(*d->v));
-	} else {
+	if (!c->zeros && !skip_zeros(&c->p, c->end, n)) {
 		c->p = get_residuals(c->p, c->end, d->v, n);
 		if (!c->p)
 			return dl_decode_bad(d, "a column is too short");
+		unpredict(d, c, first, n);
+	} else if (c->order == DL_ORD_LAST && d->cnt > DL_DECODE_BLOCK) {
+		repeat(d, c, first, n);
+	} else {
+		memset(d->v, 0, n * sizeof(*d->v));
+		unpredict(d, c, first, n);
 	}
-	unpredict(d, c, first, n);
 	unmap(d, c->map, first, n);
 	return 0;
 }
