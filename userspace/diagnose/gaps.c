@@ -50,7 +50,9 @@ struct look {
 /* The first kernel at or behind t. */
 static const struct dl_kern *kernel_at(const struct dl_proc *p, uint32_t device, uint64_t t)
 {
-	for (size_t i = vec_first_at(&p->kernels, t); i < p->kernels.cnt; i++) {
+	size_t i = p->places->kernel = vec_first_near(&p->kernels, t, p->places->kernel);
+
+	for (; i < p->kernels.cnt; i++) {
 		if (p->kernels.v[i].device == device)
 			return &p->kernels.v[i];
 	}

@@ -16,7 +16,7 @@ static const struct dl_wait *wait_before(const struct dl_thread *th, uint32_t se
 
 static bool just_woke(const struct dl_thread *th, uint32_t wakee, uint64_t t)
 {
-	for (size_t i = vec_first_at(&th->woke, t + 1); i-- > 0 && th->woke.v[i].ts + JUST_WOKEN_NS >= t;) {
+	for (size_t i = dl_woke_at(th, t + 1); i-- > 0 && th->woke.v[i].ts + JUST_WOKEN_NS >= t;) {
 		if (th->woke.v[i].wakee == wakee)
 			return true;
 	}

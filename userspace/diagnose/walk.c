@@ -39,7 +39,7 @@ static bool same_process(const struct dl_timeline *tl, uint32_t a, uint32_t b)
 
 static bool woke_nobody(const struct dl_thread *th, uint64_t from, uint64_t to)
 {
-	size_t i = vec_first_at(&th->woke, from);
+	size_t i = dl_woke_at(th, from);
 
 	return i >= th->woke.cnt || th->woke.v[i].ts > to;
 }

@@ -191,6 +191,25 @@ static bool is_collective(const char *name)
 			strstr(name, "ncclDevKernel") || strstr(name, "ncclKernel"));
 }
 
+struct known_name { uint32_t name; bool known, collective; };
+
+/* A job has few kernels, and launches each of them over and over. */
+static void mark_collectives(const struct dl_timeline *tl, struct dl_proc *p)
+{
+	struct known_name recent[256] = {};
+
+	vec_for_each(&p->kernels, k) {
+		struct known_name *r = &recent[k->name % 256];
+
+		if (!r->known || r->name != k->name) {
+			r->known = true;
+			r->name = k->name;
+			r->collective = is_collective(dl_string(tl, p->pid, k->name));
+		}
+		k->collective = r->collective;
+	}
+}
+
 static void set_reach(struct dl_proc *p)
 {
 	uint64_t reach = 0;
@@ -211,8 +230,7 @@ static int finish_proc(struct dl_timeline *tl, struct dl_proc *p)
 	vec_sort(&p->syncs);
 	vec_sort(&p->apis);
 	set_reach(p);
-	vec_for_each(&p->kernels, k)
-		k->collective = is_collective(dl_string(tl, p->pid, k->name));
+	mark_collectives(tl, p);
 	for (uint32_t i = 0; i < p->apis.cnt && !err; i++) {
 		struct dl_api *a = &p->apis.v[i];
 

@@ -527,6 +527,11 @@ uint64_t dl_running_ns(const struct dl_thread *th, uint64_t from, uint64_t to, b
 	return sum;
 }
 
+size_t dl_woke_at(const struct dl_thread *th, uint64_t t)
+{
+	return th->places->woke = vec_first_near(&th->woke, t, th->places->woke);
+}
+
 size_t dl_run_at(const struct dl_cpu *c, uint64_t t)
 {
 	return c->places->run = vec_first_near(&c->runs, t, c->places->run);

@@ -108,7 +108,7 @@ struct dl_spans { struct dl_span *v; size_t cnt, cap; };
 
 /* Where look-ups in a thread, a process or a CPU ended: the next ones are near. They move while a timeline is
  * only read. */
-struct dl_places { size_t seg, sample, api, step, handover, copy, run; };
+struct dl_places { size_t seg, woke, sample, api, step, handover, kernel, copy, run; };
 
 /* A sample that no driver call explains. */
 struct dl_own_smp {
@@ -421,6 +421,9 @@ bool dl_is_handover_wait(const struct dl_timeline *tl, const struct dl_wait *w);
 
 /* True when the wait was for another process or thread to end: at a worker's sentinel, which is a pipe, too. */
 bool dl_is_join(const struct dl_timeline *tl, const struct dl_wait *w);
+
+/* Index of the first wake that the thread made at or behind t. */
+size_t dl_woke_at(const struct dl_thread *th, uint64_t t);
 
 /* Index of the first run of the CPU that starts at or behind t. */
 size_t dl_run_at(const struct dl_cpu *c, uint64_t t);
