@@ -225,14 +225,11 @@ static void repeat(struct dl_decoder *d, const struct column *c, size_t first, s
 /* Residuals to x, in place. */
 static void unpredict(struct dl_decoder *d, const struct column *c, size_t first, size_t n)
 {
-	uint64_t *v = d->v, *last = NULL, *last2 = NULL, x;
-	const uint32_t *slot = NULL;
+	const uint32_t *slot = c->order == DL_ORD_NONE ? NULL : get_slots(d, c, first, n);
+	const bool tables = has_tables(c);
+	uint64_t *last = tables ? d->tables.v + c->last : NULL, *last2 = tables ? d->tables.v + c->last2 : NULL;
+	uint64_t *v = d->v, x;
 
-	if (has_tables(c)) {
-		slot = get_slots(d, c, first, n);
-		last = d->tables.v + c->last;
-		last2 = d->tables.v + c->last2;
-	}
 	switch (c->order) {
 	case DL_ORD_NONE:
 		break;
@@ -270,7 +267,7 @@ static void unpredict(struct dl_decoder *d, const struct column *c, size_t first
 			v[i] = dl_unzigzag(v[i]) + d->next[first + i];
 	}
 	/* Few events: their slots are fewer than the tables are long. */
-	if (d->cnt > DL_DECODE_BLOCK || !has_tables(c))
+	if (d->cnt > DL_DECODE_BLOCK || !tables)
 		return;
 	for (size_t i = 0; i < n; i++)
 		last[slot[i]] = 0;
