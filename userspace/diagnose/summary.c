@@ -116,23 +116,6 @@ static void add_thread(struct dl_proc_report *out, const struct thread_sum *sum,
 	}
 }
 
-static void sum_memory(struct dl_proc_report *out, const struct dl_proc *p)
-{
-	out->rss_peak = p->maxrss;
-	vec_for_each(&p->mem, m) {
-		uint64_t rss = m->anon + m->file + m->shmem;
-
-		if (rss > out->rss_peak)
-			out->rss_peak = rss;
-		if (m->anon > out->anon_peak)
-			out->anon_peak = m->anon;
-		if (m->shmem > out->shmem_peak)
-			out->shmem_peak = m->shmem;
-		if (m->swap > out->swap_peak)
-			out->swap_peak = m->swap;
-	}
-}
-
 static int sum_proc(const struct dl_proc_finder *f, struct dl_report *r, const struct dl_timeline *tl, uint32_t i)
 {
 	const struct dl_proc *p = &tl->procs.v[i];
@@ -144,12 +127,13 @@ static int sum_proc(const struct dl_proc_finder *f, struct dl_report *r, const s
 		.pid = p->pid, .ppid = p->ppid, .nspid = p->nspid, .role = p->role, .index = p->index,
 		.loader = p->loader, .rank = p->rank, .start = p->start, .end = p->exited ? p->end : 0,
 		.exited = p->exited, .exit_status = p->exit_status,
+		.rss_peak = p->maxrss > p->rss_peak ? p->maxrss : p->rss_peak, .anon_peak = p->anon_peak,
+		.shmem_peak = p->shmem_peak, .swap_peak = p->swap_peak,
 	};
 	if (p->trainer != DL_NONE)
 		out->trainer_pid = tl->procs.v[p->trainer].pid;
 	vec_for_each(&p->threads, idx)
 		add_thread(out, &f->threads.v[*idx], &tl->threads.v[*idx]);
-	sum_memory(out, p);
 	if (p->main != DL_NONE && tl->threads.v[p->main].name[0])
 		out->name = strdup(tl->threads.v[p->main].name);
 	if (p->cmdline)

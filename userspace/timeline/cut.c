@@ -229,6 +229,7 @@ int dl_timeline_cut(struct dl_timeline *tl, uint64_t ts, struct dl_diag *d)
 		}
 		for (uint32_t i = 0; i < tl->threads.cnt && !err; i++)
 			err = dl_past_add(tl, i, &cuts[i], ts);
+		err = err ? err : dl_tl_thin(tl);
 		if (err)
 			return dl_oom(d);
 		for (uint32_t i = 0; i < tl->threads.cnt; i++)

@@ -45,6 +45,9 @@ int dl_tl_spans_finish(struct dl_timeline *tl);
 
 /* What follows from the driver calls, once samples are classified: see calls.c. */
 int dl_tl_calls_finish(struct dl_timeline *tl);
+/* Forgets some of what was read long ago from time to time; see thin.c. 0 or -ENOMEM. */
+int dl_tl_thin(struct dl_timeline *tl);
+
 /* Hand-overs of the process that do not change any more when segments of its main thread before this one are
  * cut off. 0 or -ENOMEM. */
 int dl_handover_cut(struct dl_timeline *tl, struct dl_proc *p, uint32_t seg);

@@ -233,7 +233,9 @@ struct dl_proc {
 	struct dl_span birth;		/* of a process with a program of its own: since when its parent made it; end
 					 * is when it was fed last, as far as that was cut off */
 	uint64_t result_ino;	/* worker: inode of the pipe that its batches go through; 0 unknown */
-	DL_VEC(struct dl_mem) mem;
+	DL_VEC(struct dl_mem) mem;	/* of a long recording not all: see thin.c */
+	uint64_t rss_peak;	/* of all that were read, as the following */
+	uint64_t anon_peak, shmem_peak, swap_peak;
 	DL_VEC(struct dl_mapping) mappings;	/* as they were read; a forked child has its parent's */
 	DL_VEC(struct dl_api) apis;
 	DL_VEC(struct dl_kern) kernels;	/* sorted by start */
@@ -328,7 +330,7 @@ struct dl_timeline {
 	struct dl_text_vec absent;
 	struct dl_kept_vec crash;	/* SIGNAL, SIGBUS_MAP, SIGNAL_DELIVER, OOM_KILL, SYSCALL_FAIL, SHM_UNLINK, CRASH_STACK, EXIT,
 					 * MARK, BLOCK_IO that failed */
-	struct dl_kept_vec env;	/* ENV_*, PROC_LIMITS */
+	struct dl_kept_vec env;	/* ENV_*, PROC_LIMITS; of a long recording not all: see thin.c */
 	uint32_t cpus_online;	/* 0 unknown */
 	struct dl_kept_vec clocks;	/* GPU_CLOCK */
 	struct dl_kept_vec gpu_looks;	/* GPU_LINK, GPU_SAMPLE */
