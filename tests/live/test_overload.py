@@ -77,7 +77,7 @@ def stopped_and_goes_on(where):
     with program(small("--seconds", "60"), stderr=subprocess.DEVNULL) as p:
         pid = started(p)
         dlbpf.wait_until(lambda: len(children(pid)) >= 2, 20, "workers")
-        rec = Recorder(pid, trace, "-d", f"{STOP_S + 6}s", "--sample-hz", "499")
+        rec = Recorder(pid, trace, "-d", f"{STOP_S + 6}s", "--sample-hz", "499", "--user-stacks")
         try:
             rec.began()
             time.sleep(1.5)
