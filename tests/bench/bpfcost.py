@@ -21,10 +21,16 @@ import tools
 _NR_BPF = {"x86_64": 321, "aarch64": 280}
 _BPF_ENABLE_STATS = 32
 
-# Of a segment and a program: nanoseconds a run, runs a second, nanoseconds a second.
-Cost = namedtuple("Cost", "ns rate ns_s")
-# Of a program or of all at one tracepoint (program None): figures.
-Row = namedtuple("Row", "program point rate own empty above core")
+# The events that programs at these tracepoints write.
+EVENTS = {"sched_switch": "switch", "sched_waking": "wake"}
+
+LEAST_EVENTS = 0.25  # a run: with fewer a program is busy with strangers
+
+# Of a segment and a program: nanoseconds a run, runs a second, nanoseconds a second; events that it wrote a second.
+Cost = namedtuple("Cost", "ns rate ns_s events", defaults=(0.0,))
+# Of a program or of all at one tracepoint (program None): figures. above: nanoseconds a run above an empty program;
+# event: the same for each event written, with what runs that wrote none took.
+Row = namedtuple("Row", "program point rate own empty above event core")
 
 
 def bpftool():
@@ -87,12 +93,15 @@ def segment(workload, seconds, others):
     return found
 
 
-def own_segment(workload, seconds, folder):
+def own_segment(workload, seconds, folder, points):
     others = set(Stats.snapshot())
-    with tools.Running(tools.TOOLS["dlbpf"], workload, folder):
+    with tools.Running(tools.TOOLS["dlbpf"], workload, folder) as running:
         found = segment(workload, seconds, others)
+    info = dlbpf.info(running.out)
     tools.clear(folder)
-    return found
+    lasted = info["trace"]["duration_ns"] / 1e9
+    return {name: cost._replace(events=info["kinds"].get(EVENTS.get(points.get(name)), 0) / lasted)
+            for name, cost in found.items()}
 
 
 def empty_segment(workload, seconds, points):
@@ -115,20 +124,21 @@ def at_point(costs, points, point):
     """All programs at a tracepoint together, for each time that it was met; None without one."""
     here = [c for name, c in costs.items() if points.get(name) == point]
     met = max((c.rate for c in here), default=0)
-    return Cost(sum(c.ns_s for c in here) / met, met, sum(c.ns_s for c in here)) if met else None
+    ns_s = sum(c.ns_s for c in here)
+    return Cost(ns_s / met, met, ns_s, max(c.events for c in here)) if met else None
 
 
 def differences(own, empty):
-    """Of rounds that took turns (empty, own, empty ...); rounds in which one of them did not run are
-    left out, with what they would have been set against."""
-    pairs = [(o, a, b) for o, a, b in zip(own, empty, empty[1:]) if o and a and b]
-    return [o.ns - (a.ns + b.ns) / 2 for o, a, b in pairs]
+    """Of rounds that took turns (empty, own, empty ...): [(nanoseconds a run above an empty program, the own
+    cost)]. Rounds in which one of them did not run are left out, with what they would have been set against."""
+    return [(o.ns - (a.ns + b.ns) / 2, o) for o, a, b in zip(own, empty, empty[1:]) if o and a and b]
 
 
 def row(program, point, own, empty):
-    have = [c for c in own if c]
+    have, above = [c for c in own if c], differences(own, empty)
     return Row(program, point, figures.figure(c.rate for c in have), figures.figure(c.ns for c in have),
-               figures.figure(c.ns for c in empty if c), figures.figure(differences(own, empty)),
+               figures.figure(c.ns for c in empty if c), figures.figure(ns for ns, _ in above),
+               figures.figure(ns * c.rate / c.events for ns, c in above if c.events > c.rate * LEAST_EVENTS),
                figures.figure(c.ns_s / 1e9 for c in have))
 
 
@@ -137,10 +147,11 @@ def measure(workload, rounds, seconds, folder, say):
     points, own, empty = tracepoints(), [], []
     with Stats():
         # The first one only says which tracepoints are met under this load.
-        wanted = sorted({points[name] for name in own_segment(workload, min(1.0, seconds), folder) if name in points})
+        met = own_segment(workload, min(1.0, seconds), folder, points)
+        wanted = sorted({points[name] for name in met if name in points})
         empty.append(empty_segment(workload, seconds, wanted))
         for n in range(rounds):
-            own.append(own_segment(workload, seconds, folder))
+            own.append(own_segment(workload, seconds, folder, points))
             empty.append(empty_segment(workload, seconds, wanted))
         say(f"{workload.load.name}: BPF statistics, {rounds} rounds")
     names = sorted({name for costs in own for name in costs})

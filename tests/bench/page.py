@@ -107,20 +107,20 @@ def recorders(results, loads):
             continue
         texts += load_text(loads[name], found)
         rows += filter(None, (tool_row(loads[name], tool, found) for tool in TOOLS.values()))
-    return texts + [""] + table(head, rows)
+    return texts + [""] + table(head, rows) if rows else []
 
 
 def programs(results):
-    head = ["load", "BPF program", "runs a second", "ns a run", "of an empty program", "above it", "% of a core"]
+    head = ["load", "BPF program", "runs a second", "ns a run", "of an empty program", "above it", "an event", "% of a core"]
     rows = []
     for name, found in results.loads.items():
         for r in found.get("programs", []):
             if r.core.median >= LEAST_CORE:
                 rows.append([name, f"`{r.program}` ({r.point})", f"{r.rate.median:,.0f}", fmt(r.own, 0), fmt(r.empty, 0),
-                             fmt(r.above, 0), f"{r.core.median:.2%}"[:-1]])
+                             fmt(r.above, 0), fmt(r.event, 0), f"{r.core.median:.2%}"[:-1]])
         if found.get("points"):
             total = sum(r.core.median for r in found["programs"])
-            rows.append([name, "all together", "", "", "", "", f"{total:.2%}"[:-1]])
+            rows.append([name, "all together", "", "", "", "", "", f"{total:.2%}"[:-1]])
     return table(head, rows) if rows else []
 
 
@@ -159,7 +159,8 @@ def page(results, loads, machine, versions, absent, failed, quick):
     lines += ["## BPF programs", "",
               "Nanoseconds a run are the kernel's own statistics, which add their cost to both columns. An empty program "
               "on the same tracepoint takes its turn between dlbpf's; *above it* is the median difference of neighbouring "
-              f"rounds. Programs that took less than {LEAST_CORE * 100:g} % of a core are left out.", "", *programs(results)]
+              "rounds, *an event* the same for each event that was written: runs for strangers write none. "
+              f"Programs that took less than {LEAST_CORE * 100:g} % of a core are left out.", "", *programs(results)]
     lines += ["## Reading", "",
               "perf's file is of the same seconds of the same run as the first trace. Longer traces are made of that one by "
               "repeating a stretch of it (tests/bench/repeat.c).", "", *reading(results)]

@@ -34,11 +34,13 @@ def show(fig, digits=0, scale=1.0, unit=""):
     return f"{fig.median * scale:,.{digits}f}{unit} ({fig.low * scale:,.{digits}f} .. {fig.high * scale:,.{digits}f})"
 
 
-def at_point(load, point, limit):
+def at_point(load, point, which, limit):
+    """which: above, of each run, or event, of each event written."""
     def judge(results):
         for row in results.loads.get(load, {}).get("points", []):
-            if row.point == point and row.above.count:
-                return show(row.above, unit=" ns"), figures.below(row.above, limit)
+            fig = getattr(row, which)
+            if row.point == point and fig.count:
+                return show(fig, unit=" ns"), figures.below(fig, limit)
         return None
     return judge
 
@@ -166,13 +168,13 @@ def window(results):
 
 TARGETS = [
     Target("a stranger's switch, in the kernel", f"under {STRANGER_NS} ns above an empty program",
-           at_point("switches", "sched_switch", STRANGER_NS)),
+           at_point("switches", "sched_switch", "above", STRANGER_NS)),
     Target("a stranger's wake, in the kernel", f"under {STRANGER_NS} ns above an empty program",
-           at_point("switches", "sched_waking", STRANGER_NS)),
+           at_point("switches", "sched_waking", "above", STRANGER_NS)),
     Target("a target's wake, in the kernel", f"under {WAKE_NS} ns above an empty program",
-           at_point("small", "sched_waking", WAKE_NS)),
+           at_point("small", "sched_waking", "event", WAKE_NS)),
     Target("a target's switch, in the kernel", f"under {SWITCH_NS} ns above an empty program",
-           at_point("small", "sched_switch", SWITCH_NS)),
+           at_point("small", "sched_switch", "event", SWITCH_NS)),
     Target("minor faults", "nothing attached", minor_faults),
     Target("recorder, CPU", f"under {RECORDER_CORE:.0%} of a core at {RECORDER_RATE:,} events a second", recorder_cpu),
     Target("recorder, memory", f"under {RECORDER_MIB} MiB", memory),

@@ -101,13 +101,15 @@ def bpf_differences():
     """Programs and empty ones take turns; one runs in only some rounds."""
     empty = [bpfcost.Cost(70 + 10 * i, 1e5, 0) for i in range(9)]  # drifts
     own = [bpfcost.Cost(75 + 10 * i + 400, 1e5, 0) for i in range(8)]
-    equal(set(bpfcost.differences(own, empty)), {400.0}, "a planted cost of 400 ns above a drifting floor")
+    equal({ns for ns, _ in bpfcost.differences(own, empty)}, {400.0}, "a planted cost of 400 ns above a drifting floor")
     own[3] = empty[6] = None
     equal(len(bpfcost.differences(own, empty)), 5, "rounds left when a program or an empty one did not run")
     points = {"a": "sched_switch", "b": "sched_switch", "c": "sched_waking"}
     both = bpfcost.at_point({"a": bpfcost.Cost(300, 1e5, 3e7), "b": bpfcost.Cost(100, 5e4, 5e6)}, points, "sched_switch")
     equal((both.ns, both.rate), (350.0, 1e5), "two programs on one tracepoint")
     equal(bpfcost.at_point({}, points, "sched_switch"), None, "a tracepoint without a program")
+    half = bpfcost.row("a", "sched_switch", [bpfcost.Cost(260, 1e5, 0, 5e4)] * 3, [bpfcost.Cost(60, 1e5, 0)] * 4)
+    equal((half.above.median, half.event.median), (200, 400), "above an empty program: a run, an event of every other run")
 
 
 def sources_name_their_tracepoints():
@@ -147,7 +149,7 @@ def planted_results(cheap):
                 for tool in ("none", *load.tools)}
         rows["perf-sched"] = [r._replace(caused=0.05) for r in rows.get("perf-sched", [])]
         own = figures.figure([100.0 * dear + i for i in range(9)])
-        point = [bpfcost.Row(None, p, own, own, own, figures.figure([30.0 * dear + i / 10 for i in range(9)]), own)
+        point = [bpfcost.Row(None, p, own, own, own, *[figures.figure([30.0 * dear + i / 10 for i in range(9)])] * 2, own)
                  for p in ("sched_switch", "sched_waking")]
         results.loads[name] = {
             "compared": compare.Compared([s._replace(faults_s=2e4) for s in off], rows, {"strace": "ended at once"}),
