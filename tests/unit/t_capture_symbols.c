@@ -274,6 +274,32 @@ TEST(names_of_a_process)
 	dl_symbols_close(s);
 }
 
+/* Addresses do not wake the thread; it takes them in and resolves them all the same, one by one and many. */
+TEST(names_without_being_asked_to_finish)
+{
+	_cleanup_close_ int proc = dl_proc_open((uint32_t)getpid());
+	struct found f = { .sink.emit = look, .pid = (uint32_t)getpid() };
+	struct dl_symbols *s;
+	struct dl_diag d = {};
+
+	CHECK_OK(dl_symbols_open(&s, &d));
+	CHECK_OK(dl_symbols_scan(s, f.pid, proc));
+	for (uint64_t round = 0; round < 4; round++) {
+		f.addr = (uint64_t)(uintptr_t)dl_test_landmark + round;
+		f.name[0] = '\0';
+		CHECK_OK(dl_symbols_want(s, f.pid, f.addr, true));
+		for (uint64_t i = 0; round % 2 && i < 50; i++)
+			CHECK_OK(dl_symbols_want(s, f.pid, f.addr + 100 + i, true));
+		while (!f.name[0]) {	/* the test's own limit ends it */
+			usleep(10000);
+			CHECK_OK(dl_symbols_drain(s, &f.sink));
+		}
+		CHECK_STR(f.name, "dl_test_landmark");
+		CHECK_EQ(f.into, round);
+	}
+	dl_symbols_close(s);
+}
+
 /* A forked process has its parent's code, also when it is gone before anybody looked; and a program
  * whose file was removed still has names. */
 TEST(names_when_the_process_is_gone)

@@ -190,12 +190,10 @@ static bool is_crash_kind(unsigned int kind)
 /* Emits the new total of one counter when it has grown. */
 static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint32_t kind, uint64_t cnt)
 {
+	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
 	uint64_t key = (uint64_t)ring << 32 | cause << 16 | kind, old = 0;
-	struct dl_ev_loss ev;
 	int err;
 
-	if (!cnt)
-		return 0;	/* nearly all of thousands */
 	dl_map_get(&k->losses, key, &old);
 	if (cnt <= old)
 		return 0;
@@ -203,7 +201,6 @@ static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint3
 	if (err)
 		return err;
 	k->loss_total += cnt - old;
-	ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
 	ev.ring = ring;
 	ev.cause = cause;
 	ev.kind = kind;
@@ -216,8 +213,12 @@ static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint3
 static int report_cause(struct dl_kernel *k, uint32_t cause, const struct dl_losses *by_cpu)
 {
 	for (uint32_t kind = 0; kind < DL_EV_MAX; kind++) {
-		uint64_t by_ring[DL_RING_CRASH + 1] = {};
+		uint64_t by_ring[DL_RING_CRASH + 1] = {}, any = 0;
 
+		for (int cpu = 0; cpu < k->cpus; cpu++)
+			any |= by_cpu[cpu].cnt[kind];
+		if (!any)
+			continue;	/* nearly always */
 		for (int cpu = 0; cpu < k->cpus; cpu++)
 			by_ring[is_crash_kind(kind) ? DL_RING_CRASH : cpu >> k->group_shift] += by_cpu[cpu].cnt[kind];
 		for (uint32_t ring = 0; ring <= DL_RING_CRASH; ring++) {

@@ -31,6 +31,7 @@ enum {
 	JOIN_S = 2,
 };
 
+#define ADDR_NS DL_NS_PER_S	/* addresses are taken in at most so often: each time wakes a thread */
 #define RESOLVE_FIRST_NS (DL_NS_PER_S / 2)
 #define RESOLVE_MAX_NS (10 * DL_NS_PER_S)
 /* For unknown addresses, at most so often in a process; twice as rarely each time that it brought
@@ -71,6 +72,8 @@ struct dl_symbols {
 	/* under the lock */
 	DL_VEC(struct req) reqs;
 	struct dl_str out;
+	bool urgent;		/* not only addresses are among reqs */
+	bool idle;		/* the thread waits for the first of reqs */
 	bool stop, flush, flushed, quitting;
 	uint64_t dropped;
 	char kernel_hint[160];
@@ -415,14 +418,23 @@ static void handle(struct dl_symbols *s, struct req *r)
 	}
 }
 
-static void wait_for_work(struct dl_symbols *s, uint64_t until)
+/* Until there is something to do at once, addresses have come and the last ones were looked at a while ago, or
+ * it is time to resolve what is wanted. */
+static void wait_for_work(struct dl_symbols *s, uint64_t handled, uint64_t resolve)
 {
-	const struct timespec ts = { (time_t)(until / DL_NS_PER_S), (long)(until % DL_NS_PER_S) };
+	while (!s->urgent && !s->stop && !s->flush) {
+		uint64_t until = resolve;
+		struct timespec ts;
 
-	while (!s->reqs.cnt && !s->stop && !s->flush) {
-		if (!s->any_wanted && !s->waiting.cnt)
+		s->idle = !s->reqs.cnt;
+		if (s->idle && !s->any_wanted && !s->waiting.cnt) {
 			pthread_cond_wait(&s->work, &s->lock);
-		else if (pthread_cond_timedwait(&s->work, &s->lock, &ts))
+			continue;
+		}
+		if (!s->idle && handled + ADDR_NS < until)
+			until = handled + ADDR_NS;
+		ts = (struct timespec){ (time_t)(until / DL_NS_PER_S), (long)(until % DL_NS_PER_S) };
+		if (pthread_cond_timedwait(&s->work, &s->lock, &ts))
 			return;
 	}
 }
@@ -430,7 +442,7 @@ static void wait_for_work(struct dl_symbols *s, uint64_t until)
 static void *run(void *arg)
 {
 	struct dl_symbols *s = arg;
-	uint64_t period = RESOLVE_FIRST_NS, next = dl_now_ns() + period;
+	uint64_t period = RESOLVE_FIRST_NS, handled = dl_now_ns(), next = handled + period;
 
 	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 10);
 	pthread_mutex_lock(&s->lock);
@@ -438,17 +450,19 @@ static void *run(void *arg)
 		__typeof__(s->reqs) reqs;
 		bool flush;
 
-		wait_for_work(s, next);
+		wait_for_work(s, handled, next);
 		if (s->stop)
 			break;
 		reqs = s->reqs;
 		memset(&s->reqs, 0, sizeof(s->reqs));
+		s->urgent = s->idle = false;
 		flush = s->flush;
 		pthread_mutex_unlock(&s->lock);
 		vec_for_each(&reqs, r)
 			handle(s, r);
 		vec_free(&reqs);
-		if (flush || dl_now_ns() >= next) {
+		handled = dl_now_ns();
+		if (flush || handled >= next) {
 			resolve_all(s);
 			period = period * 2 < RESOLVE_MAX_NS ? period * 2 : RESOLVE_MAX_NS;
 			next = dl_now_ns() + period;
@@ -541,8 +555,9 @@ static int ask(struct dl_symbols *s, struct req req)
 	r = (req.op == REQ_ADDR || req.op == REQ_CRASH) && s->reqs.cnt >= REQS_MAX ? NULL : vec_push(&s->reqs);
 	if (r) {
 		*r = req;
-		/* Addresses are no reason to wake it: they are looked up together, later. */
-		if (req.op == REQ_SCAN || req.op == REQ_CRASH || s->reqs.cnt == 1)
+		s->urgent |= req.op != REQ_ADDR;
+		/* More addresses are no reason to wake it: they are looked up together, a little later. */
+		if (req.op != REQ_ADDR || s->idle)
 			pthread_cond_signal(&s->work);
 	} else {
 		s->dropped++;
