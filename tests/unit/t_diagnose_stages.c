@@ -482,6 +482,36 @@ TEST(stages_of_a_window)
 	}
 }
 
+/* What lies outside of a window is not decompressed, and the report is that of the window of the whole. */
+TEST(stages_of_a_window_read_no_more_than_it)
+{
+	for (int gpu = GPU_NONE; gpu <= GPU_CALLS; gpu++) {
+		struct job j = { .gpu = gpu, .epochs = 1, .batches = 20000, .persistent = true };
+		struct dl_diagnose_opts opts = { .worst_cnt = 50, .from_ts = AT(100000), .to_ts = AT(105000) };
+		struct dl_diagnose_stats window, whole;
+		struct dl_report *a, *b;
+
+		rng_state = 3 + (uint64_t)gpu;
+		write_job(&j);
+		a = read_job(&opts, &window);
+		opts.whole = true;
+		b = read_job(&opts, &whole);
+		check_adds_up(a);
+		printf("# %" PRIu64 " frames of %" PRIu64 "\n", window.frames, whole.frames);
+		CHECK(window.frames * 3 < whole.frames);
+		/* How fast a copy can be is known from those that were read. */
+		if (gpu == GPU_CALLS)
+			CHECK(a->waits.total_ns < b->waits.total_ns + b->waits.total_ns / 100 &&
+			      b->waits.total_ns < a->waits.total_ns + a->waits.total_ns / 100);
+		else
+			same_reports(b, a);
+		CHECK_EQ(a->events, b->events);
+		CHECK_EQ(a->duration_ns, b->duration_ns);
+		dl_report_free(a);
+		dl_report_free(b);
+	}
+}
+
 /* --- whatever schedule ---------------------------------------------------------------------------- */
 
 /* Rules look ahead as far as chance wants it here, for some 100 ms. */

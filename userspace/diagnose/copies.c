@@ -298,7 +298,7 @@ static int take_kernels(struct work *w)
 {
 	for (size_t i = vec_first_at(&w->p->kernels, w->st->after + 1); i < w->p->kernels.cnt; i++) {
 		const struct dl_kern *k = &w->p->kernels.v[i];
-		uint64_t start = k->start;
+		uint64_t start = k->start, end;
 		struct device *dev;
 
 		if (!w->st->last && k->start > w->st->until)
@@ -307,9 +307,11 @@ static int take_kernels(struct work *w)
 		if (!dev)
 			return -ENOMEM;
 		start = start > dev->kernels_end ? start : dev->kernels_end;
-		if (k->end > start) {
-			dev->kernel_ns += k->end - start;
-			dev->kernels_end = k->end;
+		start = start > w->st->opts->from_ts ? start : w->st->opts->from_ts;
+		end = k->end < w->st->opts->to_ts ? k->end : w->st->opts->to_ts;
+		if (end > start) {
+			dev->kernel_ns += end - start;
+			dev->kernels_end = end;
 		}
 	}
 	return 0;

@@ -16,6 +16,7 @@
 
 #define WORST_DEFAULT 5
 #define STAGE_EVENTS 1000000
+#define BEFORE_NS 10000000000ULL	/* of a window, to see who does what */
 #define AHEAD_NS 2500000000ULL	/* the farthest that a rule looks: samples, see running.c, and a wake behind it */
 
 static char *dup_or_null(const char *s)
@@ -32,6 +33,10 @@ static void take_meta(struct dl_report *r, const struct dl_timeline *tl, struct 
 	r->start = info->meta.start_ts ? info->meta.start_ts : tl->start;
 	r->duration_ns = tl->end - tl->start;
 	r->events = tl->events;
+	if (tl->from_ts || tl->to_ts < UINT64_MAX) {	/* not all were read */
+		r->events = info->events - info->unknown_events;
+		r->duration_ns = (info->last_ts > tl->end ? info->last_ts : tl->end) - tl->start;
+	}
 	r->damaged_frames = info->damaged_frames;
 	r->damaged_bytes = info->damaged_bytes;
 	r->target_pid = info->meta.target_pid;
@@ -66,6 +71,7 @@ static int name_source(struct dl_report *r, const struct dl_timeline *tl)
 
 struct reading {
 	struct dl_timeline *tl;
+	uint64_t from, to;		/* events of all kinds are read in here */
 	struct dl_gap_finder *gaps;	/* all of these are made by begin() */
 	struct dl_wait_finder *waits;
 	struct dl_loader_finder *loaders;
@@ -91,6 +97,41 @@ static void end(struct reading *rd)
 	memset(rd, 0, sizeof(*rd));
 }
 
+static uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* What threads did, and GPUs, and looks that are repeated: of no use outside of the window. */
+#define WINDOW_KINDS \
+	(DL_KIND(DL_EV_SWITCH) | DL_KIND(DL_EV_WAKE) | DL_KIND(DL_EV_SAMPLE) | DL_KIND(DL_EV_MEM) | \
+	 DL_KIND(DL_EV_ENV_HOST) | DL_KIND(DL_EV_ENV_CGROUP) | DL_KIND(DL_EV_ENV_SHM) | DL_KIND(DL_EV_ENV_PROC) | \
+	 DL_KIND(DL_EV_GPU_KERNEL) | DL_KIND(DL_EV_GPU_GRAPH) | DL_KIND(DL_EV_GPU_MEMCPY) | DL_KIND(DL_EV_GPU_SYNC) | \
+	 DL_KIND(DL_EV_GPU_API) | DL_KIND(DL_EV_GPU_CLOCK) | DL_KIND(DL_EV_GPU_SAMPLE) | DL_KIND(DL_EV_SPAN))
+
+/* The window with what the rules look at around it: who does what shows in some seconds, and a gap ends with a
+ * kernel. */
+static int set_window(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
+{
+	const struct dl_diagnose_opts *o = rd->st.opts;
+	int err;
+
+	rd->to = UINT64_MAX;
+	if (!o->whole && (o->from_ts || o->to_ts < UINT64_MAX)) {
+		rd->from = o->from_ts;
+		rd->to = o->to_ts;
+		dl_trace_widen(t, DL_KIND(DL_EV_GPU_KERNEL) | DL_KIND(DL_EV_GPU_GRAPH), &rd->from, &rd->to);
+		rd->from = min_u64(rd->from, o->from_ts > BEFORE_NS ? o->from_ts - BEFORE_NS : 0);
+		if (rd->to < UINT64_MAX - o->ahead_ns)
+			rd->to += o->ahead_ns;
+	}
+	rd->tl->from_ts = rd->from;
+	rd->tl->to_ts = rd->to;
+	rd->tl->in_window = !rd->from;
+	err = dl_trace_window_keep(t, rd->from, rd->to, rd->from || rd->to < UINT64_MAX ? ~WINDOW_KINDS : 0);
+	return err ? dl_fail(d, err, "the window ends before it begins") : 0;
+}
+
 static int begin(struct reading *rd, struct dl_trace *t, const struct dl_diagnose_opts *opts,
 		 const struct reading *earlier, struct dl_diag *d)
 {
@@ -108,8 +149,9 @@ static int begin(struct reading *rd, struct dl_trace *t, const struct dl_diagnos
 		return err;
 	if (!rd->gaps || !rd->waits || !rd->loaders || !rd->procs || !rd->copies || !rd->idle)
 		return dl_oom(d);
-	if (!earlier)
-		return 0;
+	err = set_window(rd, t, d);
+	if (err || !earlier)
+		return err;
 	rd->tl->plan = earlier->plan;
 	err = dl_gaps_expect(rd->gaps, earlier->gaps);
 	err = err ? err : dl_waits_expect(rd->waits, earlier->waits);
@@ -142,11 +184,6 @@ static int take_stage(struct reading *rd)
 	if (!err)
 		err = dl_copies_take(rd->copies, st);
 	return err ? err : dl_idle_take(rd->idle, st, rd->gaps);
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* From when on the timeline is needed for the next stage, with what the rules look at behind. */
@@ -191,6 +228,7 @@ static int read_all(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
 			return err;
 		newest = rd->tl->end > rd->st.opts->ahead_ns ? rd->tl->end - rd->st.opts->ahead_ns : 0;
 		rd->st.last = !more;
+		newest = min_u64(newest, rd->to);
 		rd->st.until = newest > rd->st.after ? newest : rd->st.after;
 		rd->stats.stages++;
 		err = compare(rd);
@@ -269,9 +307,7 @@ static int read_twice(struct reading *rd, struct dl_trace *t, const struct dl_di
 		*rd = first;
 		return err;
 	}
-	err = dl_trace_window(t, 0, UINT64_MAX) ? dl_fail(d, -EINVAL, "cannot read the trace again") : 0;
-	if (!err)
-		err = begin(rd, t, opts, &first, d);
+	err = begin(rd, t, opts, &first, d);
 	if (!err)
 		err = read_all(rd, t, d);
 	rd->stats.readings = 2;
@@ -305,6 +341,7 @@ int dl_diagnose_stages(struct dl_report **ret, struct dl_trace *t, const struct 
 		take_meta(r, rd.tl, t);
 		err = make_report(r, &rd, d);
 	}
+	rd.stats.frames = dl_trace_info(t)->decoded_frames;
 	if (stats)
 		*stats = rd.stats;
 	end(&rd);

@@ -16,6 +16,7 @@ struct dl_diagnose_opts {
 	uint64_t stage_events;		/* read so many, explain them, forget them; 0: a million */
 	uint64_t ahead_ns;		/* of trace behind what is explained, for tests; 0: 2.5 s, as the rules need it */
 	bool twice;			/* read it twice in any case, for tests */
+	bool whole;			/* read all of it though only a window is asked for, for tests */
 };
 
 /* How a trace was read, for tests. */
@@ -23,10 +24,11 @@ struct dl_diagnose_stats {
 	uint64_t stages;	/* of the last reading */
 	uint64_t readings;	/* 2: roles became clear too late in the first one */
 	uint64_t held;		/* segments, wakes, samples and GPU records, at most, behind a cut */
+	uint64_t frames;	/* that were decompressed */
 };
 
 /*
- * Reads all of the trace and explains it, in memory that grows with the number of threads and the longest
+ * Reads the trace, or of what lies outside of the window only what is needed, and explains it, in memory that grows with the number of threads and the longest
  * gap. A trace of more than one stage is read again where roles or phases turned out otherwise than a stage
  * before had taken them. stats may be NULL.
  */

@@ -238,7 +238,7 @@ static int take_kernel(const struct look *l, const struct dl_kern *k)
 	uint64_t end = k->end < to ? k->end : to;
 	int err = 0;
 
-	dev->kernels++;
+	dev->kernels += k->end >= l->st->opts->from_ts && k->start < to;
 	if (k->end > dev->last)
 		dev->last = k->end;
 	if (k->start >= to && !dev->over) {

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "diagnose/diagnose.h"
 #include "diagnose/walk.h"
 
 /* The produced batches of one worker, stage by stage. */
@@ -124,6 +125,10 @@ static int take_worker(struct producer *pr, const struct dl_stage *st, const str
 		if (!pr->begun)
 			pr->last = p->ready;
 		pr->begun = true;
+		if (w->ts < st->opts->from_ts || w->ts >= st->opts->to_ts) {
+			pr->last = w->ts;
+			continue;
+		}
 		pr->batches++;
 		from = pr->idx_ts && pr->idx_start >= pr->last ? pr->idx_ts : pr->last;
 		if (from && dl_values_add(produce, w->ts - from))
@@ -215,14 +220,22 @@ static int settle_late(struct dl_loader_finder *f, uint32_t trainer, bool waits)
 
 static int take_span(struct dl_loader_finder *f, const struct dl_stage *st, struct consumer *c, size_t i)
 {
-	const struct dl_span *span = &c->search.out.v[i];
+	struct dl_span cut = c->search.out.v[i];
+	const struct dl_span *span = &cut;
 	size_t number = c->search.taken + i;
 	bool late = number >= c->search.ending;
 	uint64_t handover;
-	int32_t of = split_span(st->tl, &st->tl->threads.v[c->search.thread], span, &handover);
-	struct tally *t = tally_of(f, c->trainer, of);
-	int err = t ? 0 : -ENOMEM;
+	struct tally *t;
+	int32_t of;
+	int err;
 
+	cut.start = cut.start > st->opts->from_ts ? cut.start : st->opts->from_ts;
+	cut.end = cut.end < st->opts->to_ts ? cut.end : st->opts->to_ts;
+	if (cut.start >= cut.end)
+		return 0;
+	of = split_span(st->tl, &st->tl->threads.v[c->search.thread], span, &handover);
+	t = tally_of(f, c->trainer, of);
+	err = t ? 0 : -ENOMEM;
 	if (late && number < c->late_from)
 		c->late_from = number;
 	if (!err && handover > span->start)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "diagnose/diagnose.h"
 #include "diagnose/walk.h"
 #include "timeline/past.h"
 #include "trace/schema.h"
@@ -54,12 +55,15 @@ static void take_thread(struct thread_sum *sum, const struct dl_stage *st, uint3
 
 	for (uint32_t i = (uint32_t)vec_first_at(&th->segs, sum->at); i < th->segs.cnt; i++) {
 		const struct dl_seg *s = &th->segs.v[i];
-		uint64_t end = dl_seg_end(th, i), ns = end - s->start;
+		uint64_t end = dl_seg_end(th, i), from = s->start, to = end, ns;
 
 		sum->at = s->start;
 		if (!st->last && (end > st->until || i + 1 == th->segs.cnt))
 			return;
 		sum->at = end > s->start ? end : s->start + 1;
+		from = from > st->opts->from_ts ? from : st->opts->from_ts;
+		to = to < st->opts->to_ts ? to : st->opts->to_ts;
+		ns = to > from ? to - from : 0;
 		switch (s->state) {
 		case DL_ST_RUNNING:
 			sum->ran_ns += ns;

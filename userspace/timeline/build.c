@@ -66,7 +66,11 @@ static int on_fork(struct dl_timeline *tl, const struct dl_hdr *ev)
 static int on_exit_ev(struct dl_timeline *tl, const struct dl_hdr *ev)
 {
 	int err = dl_tl_exit(tl, (const void *)ev);
+	uint32_t idx = dl_tl_find_thread(tl, ev->tid);
 
+	/* In the window its last switch says when. */
+	if (!tl->in_window && idx != DL_NONE && idx != DL_IDLE && tl->threads.v[idx].end == UINT64_MAX)
+		tl->threads.v[idx].end = ev->ts;
 	return err ? err : keep(&tl->crash, ev);
 }
 
@@ -422,6 +426,23 @@ static void go_on(struct dl_timeline *tl)
 	}
 }
 
+/* What was said of a thread outside of the window, when it was born or looked at, says nothing of later; nor
+ * does its last event of the window say what it did behind. */
+static int pass_border(struct dl_timeline *tl, uint64_t ts)
+{
+	int err = 0;
+
+	tl->in_window = ts >= tl->from_ts && ts <= tl->to_ts;
+	vec_for_each(&tl->threads, th) {
+		const struct dl_seg *last = vec_last(&th->segs);
+
+		th->has_switches = false;
+		if (last && th->end == UINT64_MAX && !err)
+			err = dl_tl_unknown(th, tl->in_window ? last->start : tl->to_ts);
+	}
+	return err;
+}
+
 static int failed(int err, struct dl_diag *d)
 {
 	return err == -ENOMEM ? dl_oom(d) : err ? dl_fail_errno(d, err, "cannot read the trace") : 0;
@@ -440,6 +461,8 @@ int dl_timeline_open(struct dl_timeline **ret, struct dl_trace *t, struct dl_dia
 	idle->end = UINT64_MAX;
 	strcpy(idle->name, "idle");
 	tl->last_proc = DL_NONE;
+	tl->to_ts = UINT64_MAX;
+	tl->in_window = true;
 	tl->machine = dl_machine_of(dl_trace_info(t)->meta.machine);
 	*ret = tl;
 	return 0;
@@ -457,7 +480,9 @@ int dl_timeline_read(struct dl_timeline *tl, struct dl_trace *t, uint64_t cnt, s
 		if (ev->ts > tl->end)
 			tl->end = ev->ts;
 		tl->events++;
-		if (ev->kind < DL_EV_MAX && handlers[ev->kind])
+		if (tl->in_window != (ev->ts >= tl->from_ts && ev->ts <= tl->to_ts))
+			err = pass_border(tl, ev->ts);
+		if (!err && ev->kind < DL_EV_MAX && handlers[ev->kind])
 			err = handlers[ev->kind](tl, ev);
 	}
 	if (got < 0)

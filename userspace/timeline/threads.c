@@ -53,6 +53,11 @@ static int push_runnable(struct dl_thread *th, uint64_t ts, uint16_t cpu, const 
 	return ref == DL_NONE ? -ENOMEM : seg_push(th, ts, DL_ST_RUNNABLE, ref, cpu);
 }
 
+int dl_tl_unknown(struct dl_thread *th, uint64_t ts)
+{
+	return seg_push(th, ts, DL_ST_UNKNOWN, DL_NONE, DL_CPU_NONE);
+}
+
 static uint32_t thread_new(struct dl_timeline *tl, uint32_t tid)
 {
 	struct dl_thread *th = vec_push(&tl->threads);

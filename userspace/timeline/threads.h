@@ -33,6 +33,8 @@ int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct
 
 /* Of threads that were not met again. */
 int dl_tl_holes_finish(struct dl_timeline *tl);
+/* From ts on it is not known what a thread does. */
+int dl_tl_unknown(struct dl_thread *th, uint64_t ts);
 
 /* Fills in tl->cpus from the threads' running segments. */
 int dl_tl_cpus(struct dl_timeline *tl);

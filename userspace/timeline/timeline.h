@@ -348,6 +348,8 @@ struct dl_timeline {
 	bool stopped;			/* the recorder ended in order */
 	const struct dl_plan *plan;	/* roles and phases, known from an earlier reading; NULL they are found */
 	DL_VEC(struct dl_puts) puts;	/* by loader */
+	uint64_t from_ts, to_ts;	/* scheduling was read in here: what threads did elsewhere is not known */
+	bool in_window;			/* it is being read */
 	uint64_t cut_ts;		/* nothing before is held, but what spans it; 0 all is */
 	uint64_t held;			/* segments, wakes, samples and GPU records behind the last cut */
 };

@@ -390,7 +390,31 @@ int dl_trace_load(struct dl_trace *t, struct frame *f, struct dl_frame_hdr *h)
 	return 0;
 }
 
-/* Decodes the frame and puts it on the heap, unless it is damaged or has nothing in the window. */
+/* Up to when events are read. */
+static uint64_t last_ts(const struct dl_trace *t)
+{
+	return t->keep ? UINT64_MAX : t->to;
+}
+
+/* Takes out what is not asked for. */
+static void thin_out(const struct dl_trace *t, struct open_frame *o)
+{
+	size_t kept = 0, sz;
+
+	for (size_t at = 0; at < o->dec.sz; at += sz) {
+		const struct dl_hdr *ev = (const void *)(o->dec.buf + at);
+
+		sz = (ev->size + 7u) & ~7u;
+		if ((ev->ts < t->from || ev->ts > t->to) && !(ev->kind < DL_EV_MAX && t->keep & DL_KIND(ev->kind)))
+			continue;
+		if (kept != at)
+			memmove(o->dec.buf + kept, ev, sz);
+		kept += sz;
+	}
+	o->dec.sz = kept;
+}
+
+/* Decodes the frame and puts it on the heap, unless it is damaged or has nothing that is asked for. */
 static int open_frame(struct dl_trace *t, size_t index)
 {
 	struct frame *f = &t->frames.v[index];
@@ -415,7 +439,10 @@ static int open_frame(struct dl_trace *t, size_t index)
 		err = 0;
 		o.dec.sz = 0;
 	}
-	while (!err && o.at < o.dec.sz && head(&o)->ts < t->from)
+	t->info.decoded_frames++;
+	if (!err && t->keep && (f->pos.first_ts < t->from || f->pos.last_ts > t->to))
+		thin_out(t, &o);
+	while (!err && !t->keep && o.at < o.dec.sz && head(&o)->ts < t->from)
 		o.at += (head(&o)->size + 7u) & ~7u;
 	if (err || o.at >= o.dec.sz) {
 		retire(t, &o.dec);
@@ -427,7 +454,55 @@ static int open_frame(struct dl_trace *t, size_t index)
 	return 0;
 }
 
+/* The kinds of events that a frame holds, by its header; all when that cannot be had: reading it will tell. */
+static dl_kinds kinds_of(const struct dl_trace *t, const struct frame *f)
+{
+	const struct source *s = &t->sources.v[f->source];
+	uint8_t head_bytes[DL_FRAME_HEADER_MAX];
+	struct dl_frame_hdr h;
+	dl_kinds kinds = 0;
+
+	if (f->pos.header_sz > sizeof(head_bytes) || dl_read_at(s->fd, head_bytes, f->pos.header_sz, f->pos.off) ||
+	    !dl_frame_hdr_parse(&h, head_bytes, f->pos.header_sz, s->trace_id))
+		return UINT64_MAX;
+	for (uint32_t i = 0; i < h.kinds; i++)
+		kinds |= h.kind[i].kind < DL_EV_MAX ? DL_KIND(h.kind[i].kind) : 0;
+	return kinds;
+}
+
+static bool is_wanted(const struct dl_trace *t, const struct frame *f)
+{
+	if (f->bad)
+		return false;
+	if (f->pos.last_ts >= t->from && f->pos.first_ts <= t->to)
+		return true;
+	return t->keep && kinds_of(t, f) & t->keep;
+}
+
 int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts)
+{
+	return dl_trace_window_keep(t, from_ts, to_ts, 0);
+}
+
+void dl_trace_widen(const struct dl_trace *t, dl_kinds kinds, uint64_t *from_ts, uint64_t *to_ts)
+{
+	uint64_t from = *from_ts, to = *to_ts;
+
+	for (size_t i = t->frames.cnt; i-- > 0 && *from_ts == from;) {
+		const struct frame *f = &t->frames.v[i];
+
+		if (f->pos.last_ts < from && kinds_of(t, f) & kinds)
+			*from_ts = f->pos.first_ts;
+	}
+	for (size_t i = 0; i < t->frames.cnt && *to_ts == to; i++) {
+		const struct frame *f = &t->frames.v[i];
+
+		if (f->pos.first_ts > to && kinds_of(t, f) & kinds)
+			*to_ts = f->pos.last_ts;
+	}
+}
+
+int dl_trace_window_keep(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts, dl_kinds keep)
 {
 	if (from_ts > to_ts)
 		return -EINVAL;
@@ -439,6 +514,7 @@ int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts)
 	t->step = false;
 	t->from = from_ts;
 	t->to = to_ts;
+	t->keep = keep;
 	return 0;
 }
 
@@ -449,11 +525,11 @@ static int open_due(struct dl_trace *t)
 		const struct frame *f = &t->frames.v[t->next_frame];
 		int err;
 
-		if (f->pos.first_ts > t->to)
+		if (f->pos.first_ts > last_ts(t))
 			t->next_frame = t->frames.cnt;
 		else if (t->heap.cnt && f->pos.first_ts > head(&t->heap.v[0])->ts)
 			return 0;
-		else if (f->bad || f->pos.last_ts < t->from)
+		else if (!is_wanted(t, f))
 			t->next_frame++;
 		else if ((err = open_frame(t, t->next_frame)))
 			return err;
@@ -466,7 +542,7 @@ static int open_due(struct dl_trace *t)
 /* Up to when the first of the heap stays the first, and no other frame need be opened. */
 static uint64_t find_limit(const struct dl_trace *t)
 {
-	uint64_t limit = t->to;
+	uint64_t limit = last_ts(t);
 
 	for (size_t i = 1; i < 3 && i < t->heap.cnt; i++) {
 		if (head(&t->heap.v[i])->ts < limit)
@@ -498,7 +574,7 @@ int dl_trace_next(struct dl_trace *t, const struct dl_hdr **ret)
 	err = open_due(t);
 	if (err)
 		return err;
-	if (!t->heap.cnt || head(&t->heap.v[0])->ts > t->to)
+	if (!t->heap.cnt || head(&t->heap.v[0])->ts > last_ts(t))
 		return 0;
 	t->step = true;
 	t->limit = find_limit(t);

@@ -37,6 +37,7 @@ struct dl_trace {
 	struct { struct frame *v; size_t cnt, cap; } frames;	/* by first_ts */
 
 	uint64_t from, to;
+	dl_kinds keep;	/* these are read outside of the window, too */
 	size_t next_frame;
 	struct { struct open_frame *v; size_t cnt, cap; } heap;	/* smallest next event first */
 	DL_VEC(struct dl_decoded) spare;	/* buffers to be used again */

@@ -101,6 +101,7 @@ struct dl_trace_info {
 	uint64_t raw_bytes;
 	uint64_t damaged_bytes;		/* behind the last whole frame, or skipped in between */
 	uint64_t damaged_frames;	/* frames whose checksum or content is wrong, as far as met */
+	uint64_t decoded_frames;	/* that were decompressed, as far as events were read; each time */
 	uint64_t kind_cnt[DL_EV_MAX];	/* events by kind; from the frame headers or index */
 	uint16_t major, minor;		/* format version */
 	bool complete;			/* the footer is there: the recorder ended in order */
@@ -118,6 +119,18 @@ const char *dl_trace_damage(const struct dl_trace *t);
 /* Reads only events with from <= ts <= to from then on, from the first; only needed frames are
  * decompressed. 0 and UINT64_MAX: all. */
 int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts);
+
+/* A set of kinds: bit k is kind k. */
+typedef uint64_t dl_kinds;
+#define DL_KIND(kind) (1ULL << (kind))
+
+/* The same, but of the kinds in keep all events are read, wherever they are. Frames outside of the window that
+ * hold none of them are not decompressed. */
+int dl_trace_window_keep(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts, dl_kinds keep);
+
+/* Widens a window to the nearest frames outside of it, on either side, that hold one of these kinds; where there
+ * is none it stays. */
+void dl_trace_widen(const struct dl_trace *t, dl_kinds kinds, uint64_t *from_ts, uint64_t *to_ts);
 
 /*
  * The next event in the order of ts, all frames merged, in this build's layout: fields that the
