@@ -9,6 +9,8 @@
 #include "timeline/syscalls.h"
 
 #define FEW_MAX 64
+#define PUTS_MAX 256		/* of one worker, before who it works for is known for certain */
+#define PUTS_TO_MAX 16		/* threads one of which may be its feeder */
 #define FUTEX_PRIVATE 128
 #define FUTEX_WAIT_CMD(op) ((op) & 127)
 #define GIL_SLICE_MAX_NS 7000000	/* switch interval 5 ms, and what the first look cost */
@@ -69,22 +71,21 @@ int dl_habits_add_wait(struct dl_habits *h, const struct dl_timeline *tl, const 
 	return sys == DL_SYS_FUTEX ? add_futex(h, &tl->procs.v[th->proc], w) : 0;
 }
 
-static int add_write(struct dl_habits *h, uint32_t proc, bool main)
+static int add_write(struct dl_habits *h, uint32_t to)
 {
 	struct dl_wrote *at = NULL;
 
 	for (size_t i = h->wrote.cnt; i-- > 0 && !at;) {
-		if (h->wrote.v[i].proc == proc)
+		if (h->wrote.v[i].to == to)
 			at = &h->wrote.v[i];
 	}
 	if (!at) {
 		at = vec_push(&h->wrote);
 		if (!at)
 			return -ENOMEM;
-		at->proc = proc;
+		at->to = to;
 	}
 	at->cnt += at->cnt < 2;
-	at->main |= main;
 	return 0;
 }
 
@@ -93,13 +94,8 @@ int dl_habits_add_wake(struct dl_habits *h, const struct dl_timeline *tl, const 
 	const struct dl_thread *to = &tl->threads.v[w->wakee];
 	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
 
-	if (to->proc == DL_NONE)
-		return 0;
-	if (to->proc == th->proc) {
-		h->futex_main |= sys == DL_SYS_FUTEX && to->tid == tl->procs.v[th->proc].pid;
-		return 0;
-	}
-	return sys == DL_SYS_WRITE ? add_write(h, to->proc, tl->procs.v[to->proc].main == w->wakee) : 0;
+	h->futex_main |= sys == DL_SYS_FUTEX && to->proc == th->proc && to->tid == tl->procs.v[th->proc].pid;
+	return sys == DL_SYS_WRITE ? add_write(h, w->wakee) : 0;
 }
 
 static int copy_past(struct dl_habits *h, const struct dl_habits *past)
@@ -169,7 +165,7 @@ uint32_t dl_pipe_writer(const struct dl_timeline *tl, const struct dl_wait *w)
 	if (w->waker == DL_NONE || w->file_kind != DL_FILE_FIFO ||
 	    dl_sys_class(tl->machine, w->wake_syscall) != DL_SYS_WRITE)
 		return DL_NONE;
-	return tl->threads.v[w->waker].proc;
+	return w->waker;
 }
 
 bool dl_tl_feeds(const struct dl_timeline *tl, uint32_t thread, const struct dl_woke *w)
@@ -262,14 +258,10 @@ static bool knows_fed(const struct dl_past *past, uint32_t to)
 	return false;
 }
 
-static int add_put(struct dl_timeline *tl, const struct dl_proc *p, struct dl_past *past, uint64_t ts)
+static int add_late_put(struct dl_timeline *tl, const struct dl_proc *p, uint64_t ns)
 {
-	uint64_t last = past->put_ts;
 	struct dl_puts *puts = NULL;
 
-	past->put_ts = ts;
-	if (!last)
-		return 0;
 	vec_for_each(&tl->puts, it) {
 		if (it->trainer == p->trainer && it->loader == p->loader)
 			puts = it;
@@ -281,7 +273,36 @@ static int add_put(struct dl_timeline *tl, const struct dl_proc *p, struct dl_pa
 		puts->trainer = p->trainer;
 		puts->loader = p->loader;
 	}
-	return dl_values_add(&puts->ns, ts - last);
+	return dl_values_add(&puts->ns, ns);
+}
+
+/* Whose feeder it is, and of which loader, may not be known yet. */
+static int add_put(struct dl_timeline *tl, const struct dl_proc *p, struct dl_past *past, const struct dl_woke *w)
+{
+	struct dl_put *put = NULL;
+	uint64_t last, *ns;
+
+	vec_for_each(&past->puts, it)
+		put = it->to == w->wakee ? it : put;
+	if (!put && past->puts.cnt >= PUTS_TO_MAX)
+		return 0;
+	if (!put) {
+		put = vec_push(&past->puts);
+		if (!put)
+			return -ENOMEM;
+		put->to = w->wakee;
+	}
+	last = put->last_ts;
+	put->last_ts = w->ts;
+	if (!last)
+		return 0;
+	if (put->ns.cnt >= PUTS_MAX)
+		return p->feeder == w->wakee ? add_late_put(tl, p, w->ts - last) : 0;
+	ns = vec_push(&put->ns);
+	if (!ns)
+		return -ENOMEM;
+	*ns = w->ts - last;
+	return 0;
 }
 
 static void note_fed(struct dl_timeline *tl, uint32_t thread, const struct dl_woke *w)
@@ -307,8 +328,8 @@ static int add_wakes(struct dl_timeline *tl, uint32_t thread, struct dl_past *pa
 		err = dl_habits_add_wake(&past->habits, tl, th, w);
 		if (!err && own && w->wakee != thread && !knows_fed(past, w->wakee) && dl_tl_feeds(tl, thread, w))
 			err = add_fed(past, w->wakee);
-		if (!err && p->main == thread && p->feeder != DL_NONE && w->wakee == p->feeder)
-			err = add_put(tl, p, past, w->ts);
+		if (!err && own && p->main == thread)
+			err = add_put(tl, p, past, w);
 		if (!own)
 			note_fed(tl, thread, w);
 	}
@@ -385,7 +406,7 @@ int dl_past_add(struct dl_timeline *tl, uint32_t thread, const struct dl_cut *c,
 		uint32_t from = dl_pipe_writer(tl, w);
 
 		err = dl_habits_add_wait(&past->habits, tl, th, w);
-		if (!err && from != DL_NONE && from != th->proc)
+		if (!err && from != DL_NONE && tl->threads.v[from].proc != th->proc)
 			err = add_pipe(past, from, w->file_ino);
 	}
 	err = err ? err : add_samples(tl, th, past, c->smp);
@@ -401,5 +422,8 @@ void dl_past_free(struct dl_past *p)
 	vec_free(&p->pipes);
 	vec_free(&p->fed);
 	vec_free(&p->libs);
+	vec_for_each(&p->puts, it)
+		vec_free(&it->ns);
+	vec_free(&p->puts);
 	free(p);
 }

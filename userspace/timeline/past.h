@@ -10,10 +10,9 @@
 
 struct dl_u64s { uint64_t *v; size_t cnt, cap; };
 
-struct dl_wrote {		/* to a thread of another process, which that woke */
-	uint32_t proc;
+struct dl_wrote {		/* and so woke another thread */
+	uint32_t to;
 	uint32_t cnt;		/* 2: or more */
-	bool main;		/* to its main thread, too */
 };
 
 struct dl_fed {			/* ended the wait of another thread of its process; see dl_tl_feeds() */
@@ -25,7 +24,13 @@ struct dl_lib {			/* a file that user samples lie in; LIBRARIES_MAX at most */
 	uint32_t cnt;
 };
 
-struct dl_pipe {		/* a pipe at which a write of this process ended a wait */
+struct dl_put {			/* wakes of a thread of its process, of which one may be its feeder */
+	uint32_t to;
+	uint64_t last_ts;
+	struct dl_u64s ns;	/* from one to the next, of the first of them; later ones are in the timeline's puts */
+};
+
+struct dl_pipe {		/* a pipe at which a write of this thread ended a wait */
 	uint32_t from;
 	uint64_t ino;
 };
@@ -52,7 +57,7 @@ struct dl_past {
 	uint64_t call_end;		/* of the driver calls that were cut off; 0 none */
 	uint64_t service_ts;		/* start of its first poll or accept; 0 none */
 	uint64_t idle_ts;		/* worker: of its first wait for an index; 0 none */
-	uint64_t put_ts;		/* worker: when it woke its feeder last; 0 never */
+	DL_VEC(struct dl_put) puts;	/* of main threads */
 	uint64_t smp_cnt;
 	DL_VEC(struct dl_lib) libs;
 	uint32_t smp_cls[DL_SMP_CNT];
@@ -76,7 +81,7 @@ bool dl_habits_timed(const struct dl_habits *h, const struct dl_proc *p);
 /* A wait for the GIL is a private FUTEX_WAIT_BITSET with a deadline one switch interval away. */
 bool dl_looks_like_gil(const struct dl_timeline *tl, const struct dl_wait *w, uint64_t start);
 
-/* The process whose write ended the trainer's wait at a pipe; DL_NONE it was none of that kind. */
+/* The thread whose write ended a wait at a pipe; DL_NONE it was none of that kind. */
 uint32_t dl_pipe_writer(const struct dl_timeline *tl, const struct dl_wait *w);
 
 /* Did this wake end a wait of its wakee for data, without the thread having been woken for it: was it at

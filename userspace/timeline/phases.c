@@ -159,9 +159,18 @@ static uint64_t manager_ready(const struct dl_timeline *tl, const struct dl_proc
 static int collect_batches(const struct dl_timeline *tl, const struct dl_proc *p, struct dl_values *ns)
 {
 	const struct dl_thread *th = &tl->threads.v[p->main];
-	uint64_t last = th->past ? th->past->put_ts : 0;
+	uint64_t last = 0;
 	int err = 0;
 
+	for (size_t k = 0; th->past && k < th->past->puts.cnt; k++) {
+		const struct dl_put *put = &th->past->puts.v[k];
+
+		if (put->to != p->feeder)
+			continue;
+		last = put->last_ts;
+		for (size_t i = 0; i < put->ns.cnt && !err; i++)
+			err = dl_values_add(ns, put->ns.v[i]);
+	}
 	for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt && !err; i++) {
 		const struct dl_woke *w = &th->woke.v[i];
 

@@ -91,7 +91,7 @@ static size_t writes_to(const struct dl_timeline *tl, uint32_t from, uint32_t to
 		const struct dl_thread *th = &tl->threads.v[*idx];
 
 		for (size_t i = 0; th->past && i < th->past->habits.wrote.cnt; i++) {
-			if (th->past->habits.wrote.v[i].proc == to)
+			if (tl->threads.v[th->past->habits.wrote.v[i].to].proc == to)
 				cnt += th->past->habits.wrote.v[i].cnt;
 		}
 		for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt && cnt < WRITES_MIN; i++) {
@@ -229,8 +229,9 @@ static void find_process_roles(struct dl_timeline *tl)
 /* --- loaders --- */
 
 /* The pipe that the trainer waits at when this worker's write wakes it. */
-static void take_pipe(struct dl_timeline *tl, uint32_t proc, uint64_t ino)
+static void take_pipe(struct dl_timeline *tl, uint32_t thread, uint64_t ino)
 {
+	uint32_t proc = thread == DL_NONE ? DL_NONE : tl->threads.v[thread].proc;
 	struct dl_proc *from = proc == DL_NONE ? NULL : &tl->procs.v[proc];
 
 	if (from && from->role == DL_ROLE_WORKER && !from->result_ino)
@@ -493,7 +494,20 @@ static bool is_new_feeder(const struct dl_timeline *tl, const struct workers *w,
 static bool feeds_workers(const struct dl_timeline *tl, const struct dl_habits *h)
 {
 	vec_for_each(&h->wrote, w) {
-		if (w->main && tl->procs.v[w->proc].role == DL_ROLE_WORKER)
+		uint32_t proc = tl->threads.v[w->to].proc;
+
+		if (proc != DL_NONE && tl->procs.v[proc].role == DL_ROLE_WORKER && tl->procs.v[proc].main == w->to)
+			return true;
+	}
+	return false;
+}
+
+static bool writes_out(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_habits *h)
+{
+	vec_for_each(&h->wrote, w) {
+		uint32_t proc = tl->threads.v[w->to].proc;
+
+		if (proc != DL_NONE && proc != th->proc)
 			return true;
 	}
 	return false;
@@ -532,7 +546,7 @@ static enum dl_role worker_thread(const struct dl_timeline *tl, const struct dl_
 	/* Every new thread has its signals blocked for a moment: most of its switches decide. */
 	if (h->accepts || th->sigblock_outs * 2 > th->outs)
 		return DL_ROLE_SHARER;
-	if (h->wrote.cnt)
+	if (writes_out(tl, th, h))
 		return DL_ROLE_FEEDER;
 	if (!dl_habits_gil(h, &tl->procs.v[th->proc]) && h->waits && !h->not_pool)
 		return DL_ROLE_POOL;
