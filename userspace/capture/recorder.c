@@ -26,7 +26,7 @@
 
 enum {
 	EARLY_MAX = 1 << 20,
-	QUEUE_SZ = 16 << 20,	/* of the file, while the disk does not answer: some two million events */
+	QUEUE_SZ = 8 << 20,	/* of the file, while the disk does not answer: a million events or more */
 };
 
 /* --- the sink ---------------------------------------------------------------------------------- */
