@@ -65,7 +65,8 @@ TEST(a_hole_is_unexplained)
 	synth_run(s, 1, WORKER, WORKER, AT(4), AT(5), SYNTH_SLEEP, ON_INDEX);
 	synth_switch(s, AT(19), 2, 0, 0, WORKER, WORKER, 0, NULL);
 	loss(s, 0, DL_LOSS_RING_FULL, DL_SHED_SWITCH, DL_EV_SWITCH, 40, 25, 35);
-	loss(s, 0, DL_LOSS_RING_FULL, DL_SHED_WAKE, DL_EV_WAKE, 20, 25, 35);
+	loss(s, 0, DL_LOSS_RING_FULL, DL_SHED_WAKE, DL_EV_WAKE, 15, 25, 34);
+	loss(s, 7, DL_LOSS_RING_FULL, DL_SHED_WAKE, DL_EV_WAKE, 5, 26, 35);	/* another CPU's ring */
 	synth_switch(s, AT(36), 2, 0, 0, WORKER, WORKER, 0, NULL);
 	synth_switch(s, AT(49.5), 2, WORKER, WORKER, 0, 0, SYNTH_SLEEP,
 		     WAIT(NR_POLL, .file_kind = DL_FILE_FIFO, .file_ino = INDEX_PIPE, .lost = 3, .flags = DL_SW_QUARTET));
@@ -79,6 +80,9 @@ TEST(a_hole_is_unexplained)
 	CHECK_EQ(r->losses.cnt, 2);
 	CHECK_EQ(r->losses.v[0].first, AT(25));
 	CHECK_EQ(r->losses.v[0].last, AT(35));
+	CHECK_EQ(r->losses.v[1].cnt, 20);
+	CHECK_EQ(r->losses.v[1].first, AT(25));
+	CHECK_EQ(r->losses.v[1].last, AT(35));
 	vec_for_each(&r->notes, note)
 		told |= strstr(*note, "1 hole of 0.010 s in all, the first from 0.025 s to 0.035 s") != NULL;
 	CHECK(told);

@@ -181,18 +181,40 @@ static const char *loss_cause(uint32_t cause)
 	return cause < DL_LOSS_CAUSE_MAX && names[cause] ? names[cause] : "unknown";
 }
 
-static int add_loss(struct dl_report *r, const char *ring, const char *cause, const char *kind, uint64_t cnt, bool event)
+/* Rings of CPUs are one to whoever reads: there may be very many. */
+static struct dl_loss_row *loss_row(struct dl_report *r, const char *ring, const char *cause, const char *kind)
 {
 	struct dl_loss_row *row;
 
+	vec_for_each(&r->losses, it) {
+		if (!strcmp(it->ring, ring) && !strcmp(it->cause, cause) && !strcmp(it->kind, kind))
+			return it;
+	}
+	row = vec_push(&r->losses);
+	if (row)
+		*row = (struct dl_loss_row){ .ring = ring, .cause = cause, .kind = kind };
+	return row;
+}
+
+/* times: NULL not known. */
+static int add_loss(struct dl_report *r, const char *ring, const char *cause, const char *kind, uint64_t cnt,
+		    const struct dl_spans *times, bool event)
+{
+	struct dl_loss_row *row = cnt ? loss_row(r, ring, cause, kind) : NULL;
+
 	if (!cnt)
 		return 0;
-	row = vec_push(&r->losses);
 	if (!row)
 		return -ENOMEM;
-	*row = (struct dl_loss_row){ .ring = ring, .cause = cause, .kind = kind, .cnt = cnt };
+	row->cnt += cnt;
 	if (event)
 		r->lost += cnt;
+	if (!times || !times->cnt)
+		return 0;
+	if (!row->first || times->v[0].start < row->first)
+		row->first = times->v[0].start;
+	if (vec_last(times)->end > row->last)
+		row->last = vec_last(times)->end;
 	return 0;
 }
 
@@ -299,18 +321,14 @@ int dl_sum_losses(struct dl_report *r, const struct dl_timeline *tl, struct dl_d
 			continue;
 		/* A stack that could not be taken loses no event. */
 		err = err ? err : add_loss(r, ring_name(l->ring), loss_cause(l->cause), desc ? desc->name : "any", l->cnt,
-					   l->cause != DL_LOSS_STACK);
-		if (!err && l->cnt && l->times.cnt) {
-			r->losses.v[r->losses.cnt - 1].first = l->times.v[0].start;
-			r->losses.v[r->losses.cnt - 1].last = l->times.v[l->times.cnt - 1].end;
-		}
+					   &l->times, l->cause != DL_LOSS_STACK);
 	}
 	err = err ? err : dl_sum_sheds(r, tl);
 	vec_for_each(&tl->procs, p) {
-		err = err ? err : add_loss(r, "gpu", "dropped by CUPTI", "any", p->gpu_drop.cupti, true);
-		err = err ? err : add_loss(r, "gpu", "ring full", "any", p->gpu_drop.ring, true);
-		err = err ? err : add_loss(r, "gpu", "unknown record", "any", p->gpu_drop.unknown, true);
-		err = err ? err : add_loss(r, "gpu", "no timestamps", "any", p->gpu_drop.zero, true);
+		err = err ? err : add_loss(r, "gpu", "dropped by CUPTI", "any", p->gpu_drop.cupti, NULL, true);
+		err = err ? err : add_loss(r, "gpu", "ring full", "any", p->gpu_drop.ring, NULL, true);
+		err = err ? err : add_loss(r, "gpu", "unknown record", "any", p->gpu_drop.unknown, NULL, true);
+		err = err ? err : add_loss(r, "gpu", "no timestamps", "any", p->gpu_drop.zero, NULL, true);
 	}
 	vec_for_each(&tl->absent, a)
 		err = err ? err : !vec_push(&r->absent) ? -ENOMEM :
