@@ -130,8 +130,8 @@ def stacks_have_names(where):
     with program(train("--workers", "1", "--seconds", "60")) as p:
         pid = started(p)
         dlbpf.wait_until(lambda: children(pid), 20, "workers")
-        dlbpf.record_pid(pid, whole, 3)
-        k = Keeper(where, pid)
+        dlbpf.record_pid(pid, whole, 3, ["--user-stacks"])
+        k = Keeper(where, pid, "--user-stacks")
         try:
             time.sleep(8)
             k.end()
