@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Looks at processes that are due later, where very many are born and die. */
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "capture/tree.h"
@@ -17,6 +18,7 @@ TEST(the_dead_make_room_for_the_living)
 	uint64_t now = 0;
 
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pause();
 		_exit(0);
 	}
