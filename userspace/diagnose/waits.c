@@ -513,7 +513,8 @@ int dl_waits_publish(struct dl_wait_finder *f, struct dl_report *r, const struct
 		const struct dl_thread *th = &st->tl->threads.v[st->tl->procs.v[t->proc].main];
 		uint64_t from = dl_first_start(th), to = th->end;
 
-		if (!th->segs.cnt)
+		/* One that was taken for a trainer at first waited for nothing. */
+		if (!th->segs.cnt || st->tl->procs.v[t->proc].role != DL_ROLE_TRAINER)
 			continue;
 		from = from < st->opts->from_ts ? st->opts->from_ts : from;
 		to = to > st->opts->to_ts ? st->opts->to_ts : to;
