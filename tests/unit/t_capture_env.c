@@ -129,6 +129,33 @@ TEST(process)
 		close(more[i]);
 }
 
+/* To count mappings is dear: rarely while there are few of many, sooner where the limit is not far. */
+TEST(mappings_are_counted_when_it_matters)
+{
+	_cleanup_close_ int fd = dl_proc_open((uint32_t)getpid());
+	const uint64_t first = 1, soon = first + DL_MAPS_MIN_NS, late = first + DL_MAPS_FAR_NS;
+
+	for (int near = 0; near < 2; near++) {
+		struct kept k = { .sink.emit = keep };
+		struct dl_env_proc p = {};
+		uint64_t maps, limit = 1 << 20;
+		char *mem;
+
+		CHECK_OK(dl_env_proc_emit(&p, &k.sink, 0, (uint32_t)getpid(), fd, limit, true));
+		limit = near ? k.proc.maps * 10 : limit;
+		p = (struct dl_env_proc){};
+		CHECK_OK(dl_env_proc_emit(&p, &k.sink, first, (uint32_t)getpid(), fd, limit, true));
+		maps = k.proc.maps;
+		mem = mmap(NULL, 1 << 20, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		CHECK(mem != MAP_FAILED);
+		CHECK_OK(dl_env_proc_emit(&p, &k.sink, soon, (uint32_t)getpid(), fd, limit, false));
+		CHECK_EQ(k.proc.maps, near ? maps + 1 : maps);
+		CHECK_OK(dl_env_proc_emit(&p, &k.sink, late, (uint32_t)getpid(), fd, limit, false));
+		CHECK_EQ(k.proc.maps, maps + 1);
+		munmap(mem, 1 << 20);
+	}
+}
+
 /* What ended has neither memory nor descriptors left; a sample that says 0 would be believed. */
 TEST(process_that_has_ended)
 {
