@@ -44,7 +44,7 @@ extern const struct dl_feature dl_feature_table[DL_FEAT_MAX];
 /* Reads the kernel's BTF. Fails with a message when the machine cannot run dlbpf at all: no
  * rights, lockdown, no BTF, a PID namespace of its own, a ring buffer that may sleep. */
 int dl_features_probe(struct dl_features *f, struct dl_diag *d);
-void dl_features_fini(struct dl_features *f);
+void dl_features_fini(struct dl_features *f);	/* has[] stays; may be called again */
 
 /* Arguments of a raw tracepoint; -1 when there is no such tracepoint. */
 int dl_features_tp_args(const struct dl_features *f, const char *tracepoint);

@@ -339,6 +339,7 @@ int dl_kernel_open(struct dl_kernel **ret, const struct dl_kernel_opts *opts, st
 		err = dl_features_probe(&k->feat, d);
 	if (!err)
 		err = dl_kernel_load(k, d);
+	dl_features_fini(&k->feat);	/* the kernel's types: 6 MiB that nobody needs from here on */
 	if (!err)
 		err = open_readers(k, d);
 	if (!err) {
