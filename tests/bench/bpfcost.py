@@ -24,7 +24,7 @@ _BPF_ENABLE_STATS = 32
 # The events that programs at these tracepoints write.
 EVENTS = {"sched_switch": "switch", "sched_waking": "wake"}
 
-LEAST_EVENTS = 0.25  # a run: with fewer a program is busy with strangers
+LEAST_EVENTS = 0.4  # a run: with fewer a program is busy with strangers
 
 # Of a segment and a program: nanoseconds a run, runs a second, nanoseconds a second; events that it wrote a second.
 Cost = namedtuple("Cost", "ns rate ns_s events", defaults=(0.0,))

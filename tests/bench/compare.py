@@ -12,7 +12,7 @@ from workload import Segment
 
 # Of one round. speed, cpu: ratios to the segments without; caused: CPU time of the machine, and own: that of
 # the load's and the recorder's processes, more than without for the same work, in CPU seconds a second;
-# unit_ns: time a unit took more; recorder: its CPU seconds a second; peak_mib: its memory; file_s: bytes a second.
+# unit_ns: CPU time a unit took more; recorder: its CPU seconds a second; peak_mib: its memory; file_s: bytes a second.
 Round = namedtuple("Round", "speed cpu caused own unit_ns recorder peak_mib file_s")
 
 # off: segments without; rows: tool name -> [Round]; failed: tool name -> why
@@ -30,7 +30,7 @@ def judge(before, on, after, recorder=0.0, peak_mib=0.0, file_s=0.0):
     return Round(speed=on.rate / off.rate, cpu=on.cpu_ms_unit / off.cpu_ms_unit,
                  caused=(on.busy_ms_unit - off.busy_ms_unit) * per_s,
                  own=(on.cpu_ms_unit - off.cpu_ms_unit) * per_s + recorder,
-                 unit_ns=1e9 / on.rate - 1e9 / off.rate, recorder=recorder, peak_mib=peak_mib, file_s=file_s)
+                 unit_ns=(on.cpu_ms_unit - off.cpu_ms_unit) * 1e6, recorder=recorder, peak_mib=peak_mib, file_s=file_s)
 
 
 def one(workload, tool, seconds, folder):

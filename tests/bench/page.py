@@ -71,7 +71,7 @@ def load_text(load, found):
     own = compared.rows.get("dlbpf")
     if load.neighbour and own:
         more = figures.figure(r.unit_ns for r in own)
-        lines.append(f"  With dlbpf each of them takes {fmt(more, 0)} ns more{mark(more, 0)}.")
+        lines.append(f"  With dlbpf each of them takes {fmt(more, 0)} ns of CPU more{mark(more, 0)}.")
     lines += [f"  {TOOLS[name].what}: not measured, it {why}." for name, why in compared.failed.items()]
     return lines
 

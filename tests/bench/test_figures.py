@@ -70,7 +70,7 @@ def caused_is_found():
     """100 units a second; a recorder takes 0.05 of a core itself, the load 0.2 more, the machine 0.3 more."""
     off = segment(100, 0.5, 0.6)
     got = compare.judge(off, segment(80, 0.8 * 0.7, 0.8 * 0.9), off, recorder=0.05)
-    for name, want in (("speed", 0.8), ("cpu", 1.4), ("caused", 0.3), ("own", 0.25), ("unit_ns", 2.5e6)):
+    for name, want in (("speed", 0.8), ("cpu", 1.4), ("caused", 0.3), ("own", 0.25), ("unit_ns", 2e6)):
         check(abs(getattr(got, name) - want) < 1e-6, f"{name} is {getattr(got, name)}, not {want}")
 
 
