@@ -215,6 +215,7 @@ struct job {
 	int epochs, batches;	/* in each */
 	bool persistent;	/* workers live as long as the trainer */
 	bool sampled;
+	bool pin;		/* a thread of the trainer waits for batches, anew in each epoch */
 	bool manager;		/* there is a torch_shm_manager */
 	bool spawn;		/* workers run a program of their own, and are sent what they are to do */
 	uint64_t now, run;	/* the trainer's, and since when it runs */
@@ -283,8 +284,29 @@ static inline void make_workers(struct job *j)
 	}
 }
 
+/* It has nothing to do: the trainer is quicker. */
+static inline void make_pin_thread(struct job *j)
+{
+	uint32_t tid = 600 + j->generation;
+
+	j->now += US(100);
+	synth_fork(j->s, j->now, TRAINER, TRAINER, tid, TRAINER, "pt_data_pin");
+	synth_run(j->s, 10, tid, TRAINER, j->now + US(10), j->now + US(60), SYNTH_SLEEP, ON_RESULTS);
+}
+
+static inline void end_pin_thread(struct job *j)
+{
+	uint32_t tid = 600 + j->generation;
+
+	synth_wake(j->s, j->now, TRAINER, TRAINER, tid, TRAINER, NR_FUTEX);
+	synth_run(j->s, 10, tid, TRAINER, j->now + US(10), j->now + US(60), 0x80, WAIT(NR_EXIT, .flags = DL_SW_EXITING));
+	j->now += US(100);
+}
+
 static inline void end_workers(struct job *j)
 {
+	if (j->pin)
+		end_pin_thread(j);
 	for (int w = 0; w < 2; w++) {
 		uint32_t pid = j->worker[w].pid;
 		uint64_t end = (j->now > j->worker[w].free ? j->now : j->worker[w].free) + MS(3);
@@ -421,8 +443,11 @@ static inline void write_job(struct job *j)
 	j->fault = synth_stack(j->s, AT(0), TRAINER, "asm_exc_page_fault", "memcpy;collate");
 	j->user = synth_stack(j->s, AT(0), TRAINER, "", "decode;main");
 	for (int e = 0; e < j->epochs; e++) {
-		if (!e || !j->persistent)
+		if (!e || !j->persistent) {
 			make_workers(j);
+			if (j->pin)
+				make_pin_thread(j);
+		}
 		one_epoch(j);
 		if (e == j->epochs - 1 || !j->persistent)
 			end_workers(j);

@@ -387,7 +387,10 @@ uint64_t dl_gaps_need(const struct dl_gap_finder *f, const struct dl_stage *st)
 	uint64_t need = st->until;
 
 	vec_for_each(&f->devices, dev) {
-		if (!dev->over && dev->at < need)
+		const struct dl_proc *p = &st->tl->procs.v[dev->proc];
+
+		/* Of a process that has ended no gap is open: its device's time ends with its last kernel. */
+		if (!dev->over && dev->at < need && !(p->exited && p->end <= st->until))
 			need = dev->at;
 	}
 	vec_for_each(&f->expected, e) {

@@ -228,6 +228,7 @@ int dl_wait_search(struct dl_wait_search *s, const struct dl_stage *st)
 		if (end < dl_seg_end(th, i))
 			break;
 	}
+	s->done = i >= th->segs.cnt && !th->goes_on;
 	return err;
 }
 
@@ -235,7 +236,7 @@ size_t dl_wait_closed(const struct dl_wait_search *s, const struct dl_stage *st)
 {
 	const struct dl_span *last = vec_last(&s->out);
 
-	return s->out.cnt - (last && !st->last && last->end + JOIN_NS >= s->at);
+	return s->out.cnt - (last && !st->last && !s->done && last->end + JOIN_NS >= s->at);
 }
 
 /* At the end of training nobody waits for a batch any more. Between epochs the next one waits. */
@@ -248,7 +249,9 @@ bool dl_wait_ends(const struct dl_wait_search *s, const struct dl_timeline *tl)
 
 uint64_t dl_wait_need(const struct dl_wait_search *s)
 {
-	return s->out.cnt && s->out.v[0].start < s->at ? s->out.v[0].start : s->at;
+	uint64_t at = s->done ? UINT64_MAX : s->at;
+
+	return s->out.cnt && s->out.v[0].start < at ? s->out.v[0].start : at;
 }
 
 void dl_wait_take(struct dl_wait_search *s, size_t cnt)
@@ -385,7 +388,7 @@ static uint64_t next_span(const struct trainer *t, const struct dl_stage *st, si
 static int take_both(struct dl_wait_finder *f, struct trainer *t, const struct dl_stage *st)
 {
 	size_t closed = dl_wait_closed(&t->search, st), end, i = 0, c = 0;
-	uint64_t known = st->last ? UINT64_MAX : t->search.at;
+	uint64_t known = st->last || t->search.done ? UINT64_MAX : t->search.at;
 	int err = 0;
 
 	if (st->last && t->search.ending < t->search.taken + closed && dl_wait_ends(&t->search, st->tl))

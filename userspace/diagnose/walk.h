@@ -145,6 +145,7 @@ bool dl_workers_alive(const struct dl_timeline *tl, uint32_t trainer, uint64_t f
 struct dl_wait_search {
 	uint32_t thread;
 	uint64_t at;		/* searched up to here */
+	bool done;		/* the thread has ended */
 	struct dl_spans out;	/* found, in order; */
 	size_t taken;		/* so many more were before these, and are done with */
 	size_t ending;		/* of all spans those before this are waits; behind it nobody may have waited any more */

@@ -15,7 +15,7 @@
 
 #define BEHIND_NS 1000000	/* wakes this shortly before a segment say something about it */
 #define PENDING_MAX 65536	/* calls of a process whose work is yet to come; GPUs queue some 1,000 */
-#define SLACK 1024		/* elements of a vector that are not given back */
+#define SLACK 64		/* elements of a vector that are not given back: there may be many threads */
 
 static void drop_front(void **v, size_t *cnt, size_t *cap, size_t drop, size_t sz)
 {
