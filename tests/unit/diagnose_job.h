@@ -207,7 +207,7 @@ static inline void same_reports(const struct dl_report *a, const struct dl_repor
 /* --- a job --------------------------------------------------------------------------------------- */
 
 enum { GPU_NONE, GPU_KERNELS, GPU_CALLS };
-enum { MANAGER = 90, NOISE = 901 };
+enum { MANAGER = 90, NOISE = 901 };	/* NOISE: a thread of the trainer */
 
 struct job {
 	struct synth *s;
@@ -422,8 +422,7 @@ static inline void one_epoch(struct job *j)
 	}
 }
 
-/* Writes the trace of a job. */
-static inline void write_job(struct job *j)
+static inline void begin_job(struct job *j)
 {
 	j->s = synth_new(test_path("job.dlbpf"));
 	j->now = j->run = AT(1);
@@ -442,6 +441,12 @@ static inline void write_job(struct job *j)
 	j->shm = synth_stack(j->s, AT(0), TRAINER, "clear_page_erms;shmem_fault;asm_exc_page_fault", "memcpy;collate");
 	j->fault = synth_stack(j->s, AT(0), TRAINER, "asm_exc_page_fault", "memcpy;collate");
 	j->user = synth_stack(j->s, AT(0), TRAINER, "", "decode;main");
+}
+
+/* Writes the trace of a job. */
+static inline void write_job(struct job *j)
+{
+	begin_job(j);
 	for (int e = 0; e < j->epochs; e++) {
 		if (!e || !j->persistent) {
 			make_workers(j);

@@ -6,6 +6,8 @@
  */
 #include "unit/diagnose_job.h"
 
+#include <signal.h>
+
 static void check_job(struct job *j, const struct dl_diagnose_opts *opts)
 {
 	static const uint64_t sizes[] = { 500, 2000, 9000 };
@@ -141,6 +143,60 @@ TEST(stages_of_random_schedules_with_losses)
 {
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		random_run(seed * 7919, (int)(seed % 3), 1 + (uint32_t)(seed % 30), 100 + 150 * (seed % 5), false);
+}
+
+/* --- a death --------------------------------------------------------------------------------------- */
+
+static void kill_worker(struct synth *s, uint64_t ts, uint32_t pid)
+{
+	struct dl_ev_signal ev = { .h = { .size = sizeof(ev), .kind = DL_EV_SIGNAL, .ts = ts, .tid = STRANGER, .pid = STRANGER },
+				   .target_tid = pid, .target_pid = pid, .sig = SIGKILL, .code = 0, .sender_ppid = 1,
+				   .sender_uid = 1000, .sender_comm = { "reaper" } };
+
+	synth_event(s, &ev.h);
+	synth_exit(s, ts + US(200), pid, pid, SIGKILL, DL_EX_LAST);
+}
+
+/* A worker is killed; the trainer notices, or waits on for minutes. */
+static void dead_worker(uint64_t seed, uint64_t rest)
+{
+	struct job j = { .epochs = 1, .batches = 1500, .persistent = true };
+	struct dl_diagnose_opts opts = { .worst_cnt = 5 };
+	struct dl_report *a, *b;
+	struct dl_diagnose_stats stats;
+
+	rng_state = seed;
+	begin_job(&j);
+	make_workers(&j);
+	one_epoch(&j);
+	kill_worker(j.s, j.now + MS(2), j.worker[1].pid);
+	j.now += US(50);
+	trainer_blocks(&j, ON_RESULTS, j.now + rest);
+	for (uint64_t t = j.now - rest + MS(5); t < j.now; t += MS(2))
+		synth_run(j.s, 15, NOISE, TRAINER, t, t + US(10), SYNTH_SLEEP, WAIT(NR_NANOSLEEP, .deadline = t + MS(2)));
+	CHECK_EQ(synth_finish(j.s), 0);
+	a = read_job(&opts, NULL);
+	opts.stage_events = 700;
+	b = read_job(&opts, &stats);
+	CHECK(stats.stages > 2);
+	CHECK(a->crash && b->crash);
+	CHECK_EQ(a->crash->pid, j.worker[1].pid);
+	CHECK_EQ(b->crash->pid, a->crash->pid);
+	CHECK_EQ(b->crash->sig, a->crash->sig);
+	CHECK_EQ(b->crash->ts, a->crash->ts);
+	CHECK_STR(b->crash->cause, a->crash->cause);
+	CHECK_STR(b->crash->text, a->crash->text);
+	same_reports(a, b);
+	dl_report_free(a);
+	dl_report_free(b);
+}
+
+TEST(stages_of_a_death)
+{
+	for (uint64_t seed = 1; seed <= 3; seed++) {
+		dead_worker(seed, MS(1500));
+		dead_worker(seed, MS(40000));
+	}
 }
 
 /* --- what is held ---------------------------------------------------------------------------------- */
