@@ -17,7 +17,7 @@
 #define WORST_DEFAULT 5
 #define STAGE_EVENTS 1000000
 #define BEFORE_NS 10000000000ULL	/* of a window, to see who does what */
-#define AHEAD_NS 2500000000ULL	/* the farthest that a rule looks: samples, see running.c, and a wake behind it */
+#define AHEAD_NS 2100000000ULL	/* the farthest that a rule looks: samples, see running.c, and what is near them */
 
 static char *dup_or_null(const char *s)
 {

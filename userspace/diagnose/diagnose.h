@@ -14,7 +14,7 @@ struct dl_diagnose_opts {
 	uint32_t worst_cnt;		/* gaps to keep with their chains; 0: 5 */
 	bool no_gpu;			/* charge the trainer's waits even where there are GPU data */
 	uint64_t stage_events;		/* read so many, explain them, forget them; 0: a million */
-	uint64_t ahead_ns;		/* of trace behind what is explained, for tests; 0: 2.5 s, as the rules need it */
+	uint64_t ahead_ns;		/* of trace behind what is explained, for tests; 0: 2.1 s, as the rules need it */
 	bool twice;			/* read it twice in any case, for tests */
 	bool whole;			/* read all of it though only a window is asked for, for tests */
 };
