@@ -4,7 +4,8 @@
  * LOSS tells. A LOSS with times stands where its hole begins, so that a hole is known before anything
  * behind it is.
  *
- * What a thread did up to a hole holds, and so does what it did from its first event behind it on; when that is a
+ * Each CPU may have its own ring, and so holes of its own: a hole is known while events of other CPUs still come, and
+ * what they tell holds. What a thread did up to a hole holds, and so does what it did from its first event behind it on; when that is a
  * wake, it was blocked since the hole's end. In between it is not known, unless its own counters say that nothing
  * happened.
  */
@@ -56,8 +57,8 @@ bool dl_tl_hole(const struct dl_timeline *tl, uint64_t from, uint64_t to, struct
 		if (h->start >= to)
 			continue;
 		if (!any)
-			ret->end = h->end;
-		ret->start = h->start;
+			ret->end = h->end < to ? h->end : to;
+		ret->start = h->start > from ? h->start : from + 1;
 		any = true;
 	}
 	return any;
@@ -135,7 +136,7 @@ int dl_tl_task_behind(struct dl_timeline *tl, struct dl_thread *th, const struct
 	struct dl_wait *w;
 	struct dl_seg *at;
 
-	if (!dl_tl_hole(tl, known_until(th), ev->h.ts, &hole) || hole.end > ev->h.ts)
+	if (!dl_tl_hole(tl, known_until(th), ev->h.ts, &hole))
 		return 0;
 	if (vec_last(&th->segs)->start >= hole.end)
 		return 0;	/* it has been met behind it, and tells by itself */

@@ -22,7 +22,7 @@ int dl_tl_task(struct dl_timeline *tl, const struct dl_ev_task *ev);
 int dl_tl_hole_add(struct dl_timeline *tl, const struct dl_ev_loss *ev);
 int dl_tl_loss_time(struct dl_loss *l, const struct dl_ev_loss *ev);
 
-/* From the first to the last of those that lie, in part at least, between the two; false when none does. */
+/* What lies between the two instants of holes: from the begin of the first to the end of the last; false when nothing does. */
 bool dl_tl_hole(const struct dl_timeline *tl, uint64_t from, uint64_t to, struct dl_span *ret);
 
 /* What the thread did in the hole is not known: until its first event behind it. */
