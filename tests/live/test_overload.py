@@ -97,7 +97,11 @@ def stopped_and_goes_on(where):
     unexplained = sum(c["ns"] for c in dlbpf.charges(r) if c["cause"] == "unexplained")
     holes = lost_of(r, "switch")  # one for each CPU
     length = max(x["last_ns"] for x in holes) - min(x["first_ns"] for x in holes)
-    check(length / 4 < unexplained < length + 500e6, f"{unexplained / 1e9:.2f} s are unexplained, of a hole of {length / 1e9:.2f} s")
+    check(unexplained < length + 500e6, f"{unexplained / 1e9:.2f} s are unexplained, of a hole of {length / 1e9:.2f} s")
+    # The trainer may have been waiting when the hole began, or not: then nobody knows that it waited at all.
+    blamed = sum(c["ns"] for c in dlbpf.charges(r)) - unexplained
+    rest = r["trace"]["duration_ns"] - length
+    check(blamed < rest + 200e6, f"{blamed / 1e9:.2f} s are charged to causes, {rest / 1e9:.2f} s lie outside of the hole")
     text = dlbpf.report_text(trace)
     check("left out" in text and "user stacks of samples" in text, f"the text does not say what was left out:\n{text}")
     check("hole" in text, "the text does not tell of the hole")
