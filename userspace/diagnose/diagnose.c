@@ -284,7 +284,7 @@ static int make_report(struct dl_report *r, struct reading *rd, struct dl_diag *
 	if (!err)
 		err = dl_find_crash(r, tl, d);
 	if (!err)
-		err = dl_find_verdict(r, tl, d);
+		err = dl_find_verdict(r, tl, rd->st.opts, d);
 	return err;
 }
 

@@ -53,6 +53,6 @@ int dl_sum_sheds(struct dl_report *r, const struct dl_timeline *tl);
 /* One line about the holes in the recording, of which there is one at least; NULL without memory. */
 char *dl_holes_note(const struct dl_report *r, const struct dl_timeline *tl);
 int dl_find_crash(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
-int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d);
+int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts, struct dl_diag *d);
 
 #endif

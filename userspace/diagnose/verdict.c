@@ -23,6 +23,7 @@
 struct facts {
 	struct dl_report *r;
 	const struct dl_timeline *tl;
+	const struct dl_diagnose_opts *opts;
 	enum dl_cause cause;
 	const struct dl_charge *charge;	/* of the device, or of the waits, with most of the cause */
 	uint64_t idle_ns, busy_ns, span_ns, cause_ns, via_lock_ns, own_tree_ns;
@@ -449,6 +450,16 @@ static void find_environment(struct facts *f)
 	}
 }
 
+/* In the recording, and in the window. */
+static uint64_t alive(const struct facts *f, const struct dl_proc_report *p)
+{
+	uint64_t from = p->start > f->tl->start ? p->start : f->tl->start, to = p->end ? p->end : f->tl->end;
+
+	from = from > f->opts->from_ts ? from : f->opts->from_ts;
+	to = to < f->opts->to_ts ? to : f->opts->to_ts;
+	return to > from ? to - from : 0;
+}
+
 static void find_work(struct facts *f)
 {
 	uint64_t cpu_ns = 0, alive_ns = 0;
@@ -465,7 +476,7 @@ static void find_work(struct facts *f)
 		if (p->role != DL_ROLE_WORKER)
 			continue;
 		cpu_ns += p->cpu_ns + p->runnable_ns;
-		alive_ns += (p->end ? p->end : f->tl->end) - (p->start > f->tl->start ? p->start : f->tl->start);
+		alive_ns += alive(f, p);
 	}
 	if (alive_ns)
 		f->worker_busy = (double)cpu_ns / (double)alive_ns;
@@ -557,10 +568,10 @@ static void say_trainers(struct facts *f)
 	}
 }
 
-int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, struct dl_diag *d)
+int dl_find_verdict(struct dl_report *r, const struct dl_timeline *tl, const struct dl_diagnose_opts *opts, struct dl_diag *d)
 {
 	struct dl_str text = {};
-	struct facts f = { .r = r, .tl = tl, .text = &text };
+	struct facts f = { .r = r, .tl = tl, .opts = opts, .text = &text };
 
 	find_cause(&f);
 	find_environment(&f);
