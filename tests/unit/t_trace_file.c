@@ -621,3 +621,57 @@ TEST(closing_nothing)
 	dl_trace_close(NULL);
 	CHECK_EQ(dl_trace_writer_close(NULL, NULL), 0);
 }
+
+/* Reads with a window; returns how many events, and how many frames were decompressed. */
+static uint64_t read_window(const char *path, uint64_t from, uint64_t to, dl_kinds keep, uint64_t *ret_frames, uint64_t *ret_outside)
+{
+	const struct dl_hdr *ev;
+	struct dl_trace *t;
+	struct dl_diag d = {};
+	uint64_t cnt = 0;
+
+	CHECK_EQ(dl_trace_open(&t, path, &d), 0);
+	CHECK_EQ(dl_trace_window_keep(t, from, to, keep), 0);
+	*ret_outside = 0;
+	while (dl_trace_next(t, &ev) > 0) {
+		bool outside = ev->ts < from || ev->ts > to;
+
+		CHECK(!outside || keep & DL_KIND(ev->kind));
+		*ret_outside += outside;
+		cnt++;
+	}
+	*ret_frames = dl_trace_info(t)->decoded_frames;
+	dl_trace_close(t);
+	return cnt;
+}
+
+/* 20 s of switches, and a name each 100 ms: a window and all names are read from its own frames and those of
+ * the names. */
+TEST(window_keeps_kinds)
+{
+	enum { CNT = 200000 };
+	struct dl_trace_writer_opts opts = { .no_sync = true };
+	struct dl_trace_meta meta = { .start_ts = 1 };
+	struct dl_trace_writer *w;
+	struct dl_diag d = {};
+	uint64_t frames, all_frames, outside;
+	int fd = open(test_path("w.dlbpf"), O_RDWR | O_CREAT, 0600);
+
+	CHECK_EQ(dl_trace_writer_open(&w, fd, &meta, &opts, &d), 0);
+	for (uint64_t i = 0; i < CNT; i++) {
+		struct dl_ev_switch sw = { .h = { .kind = DL_EV_SWITCH, .size = sizeof(sw), .ts = 1000 + i * 100000, .tid = 5 } };
+		struct dl_ev_name name = { .h = { .kind = DL_EV_NAME, .size = sizeof(name), .ts = 1001 + i * 100000, .tid = 5 } };
+
+		CHECK_EQ(dl_trace_write(w, &sw.h), 0);
+		if (i % 1000 == 0)
+			CHECK_EQ(dl_trace_write(w, &name.h), 0);
+		CHECK_EQ(dl_trace_writer_flush(w, sw.h.ts), 0);
+	}
+	CHECK_EQ(dl_trace_writer_close(w, &d), 0);
+	CHECK_EQ(read_window(test_path("w.dlbpf"), 0, UINT64_MAX, 0, &all_frames, &outside), CNT + CNT / 1000);
+	CHECK_EQ(read_window(test_path("w.dlbpf"), 5000000000, 6000000000, DL_KIND(DL_EV_NAME), &frames, &outside), 10000 + CNT / 1000);
+	CHECK_EQ(outside, CNT / 1000 - 10);
+	CHECK(frames < all_frames * 6 / 10);	/* half of them are those of names */
+	CHECK_EQ(read_window(test_path("w.dlbpf"), 5000000000, 6000000000, DL_KIND(DL_EV_EXIT), &frames, &outside), 10010);
+	CHECK(frames < all_frames / 5);
+}

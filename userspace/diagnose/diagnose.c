@@ -102,13 +102,6 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What threads did, and GPUs, and looks that are repeated: of no use outside of the window. */
-#define WINDOW_KINDS \
-	(DL_KIND(DL_EV_SWITCH) | DL_KIND(DL_EV_WAKE) | DL_KIND(DL_EV_SAMPLE) | DL_KIND(DL_EV_MEM) | \
-	 DL_KIND(DL_EV_ENV_HOST) | DL_KIND(DL_EV_ENV_CGROUP) | DL_KIND(DL_EV_ENV_SHM) | DL_KIND(DL_EV_ENV_PROC) | \
-	 DL_KIND(DL_EV_GPU_KERNEL) | DL_KIND(DL_EV_GPU_GRAPH) | DL_KIND(DL_EV_GPU_MEMCPY) | DL_KIND(DL_EV_GPU_SYNC) | \
-	 DL_KIND(DL_EV_GPU_API) | DL_KIND(DL_EV_GPU_CLOCK) | DL_KIND(DL_EV_GPU_SAMPLE) | DL_KIND(DL_EV_SPAN))
-
 /* The window with what the rules look at around it: who does what shows in some seconds, and a gap ends with a
  * kernel. */
 static int set_window(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
@@ -128,7 +121,7 @@ static int set_window(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
 	rd->tl->from_ts = rd->from;
 	rd->tl->to_ts = rd->to;
 	rd->tl->in_window = !rd->from;
-	err = dl_trace_window_keep(t, rd->from, rd->to, rd->from || rd->to < UINT64_MAX ? ~WINDOW_KINDS : 0);
+	err = dl_trace_window_keep(t, rd->from, rd->to, rd->from || rd->to < UINT64_MAX ? ~DL_BULK_KINDS : 0);
 	return err ? dl_fail(d, err, "the window ends before it begins") : 0;
 }
 

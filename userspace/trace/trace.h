@@ -34,6 +34,18 @@ struct dl_trace_meta {
 	char *boot_id;			/* /proc/sys/kernel/random/boot_id */
 };
 
+/* A set of kinds: bit k is kind k. */
+typedef uint64_t dl_kinds;
+#define DL_KIND(kind) (1ULL << (kind))
+
+/* What threads did, what GPUs did, and looks that are repeated. All else says what there is: it is needed by who
+ * reads a part of the trace, too, and stands in frames of its own where there is much of this. */
+#define DL_BULK_KINDS \
+	(DL_KIND(DL_EV_SWITCH) | DL_KIND(DL_EV_WAKE) | DL_KIND(DL_EV_SAMPLE) | DL_KIND(DL_EV_MEM) | \
+	 DL_KIND(DL_EV_ENV_HOST) | DL_KIND(DL_EV_ENV_CGROUP) | DL_KIND(DL_EV_ENV_SHM) | DL_KIND(DL_EV_ENV_PROC) | \
+	 DL_KIND(DL_EV_GPU_KERNEL) | DL_KIND(DL_EV_GPU_GRAPH) | DL_KIND(DL_EV_GPU_MEMCPY) | DL_KIND(DL_EV_GPU_SYNC) | \
+	 DL_KIND(DL_EV_GPU_API) | DL_KIND(DL_EV_GPU_CLOCK) | DL_KIND(DL_EV_GPU_SAMPLE) | DL_KIND(DL_EV_SPAN))
+
 /* --- writing --- */
 
 struct dl_trace_writer;
@@ -119,10 +131,6 @@ const char *dl_trace_damage(const struct dl_trace *t);
 /* Reads only events with from <= ts <= to from then on, from the first; only needed frames are
  * decompressed. 0 and UINT64_MAX: all. */
 int dl_trace_window(struct dl_trace *t, uint64_t from_ts, uint64_t to_ts);
-
-/* A set of kinds: bit k is kind k. */
-typedef uint64_t dl_kinds;
-#define DL_KIND(kind) (1ULL << (kind))
 
 /* The same, but of the kinds in keep all events are read, wherever they are. Frames outside of the window that
  * hold none of them are not decompressed. */

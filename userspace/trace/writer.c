@@ -18,6 +18,7 @@
 #define MIN_FRAME_RAW_SZ DL_EVENT_MAX_SZ
 #define MAX_FRAME_RAW_SZ (16u << 20)
 #define DEFAULT_FRAME_NS 1000000000u
+#define PART_MIN_SZ 65536	/* of bulk in a frame, before it is worth a frame of its own */
 
 struct pending { uint64_t ts; uint32_t off; };
 
@@ -36,6 +37,7 @@ struct dl_trace_writer {
 	size_t pending_raw;	/* their sizes without padding */
 	DL_VEC(struct pending) order;
 	DL_VEC(const struct dl_hdr *) sorted;
+	DL_VEC(const struct dl_hdr *) bulk;
 	uint64_t now, since;	/* last time heard of; when nothing was pending */
 	struct dl_buf out;
 	struct dl_index index;
@@ -92,6 +94,7 @@ static void writer_free(struct dl_trace_writer *w)
 	free(w->events.v);
 	vec_free(&w->order);
 	vec_free(&w->sorted);
+	vec_free(&w->bulk);
 	free(w->out.v);
 	free(w->index.v);
 	free(w);
@@ -241,16 +244,58 @@ static void add_frame(struct dl_trace_writer *w, uint64_t off)
 	settle(w, dl_outq_written(w->queue));
 }
 
-static int encode_pending(struct dl_trace_writer *w)
+static bool is_bulk(const struct dl_hdr *ev)
 {
-	int err = sort_pending(w);
+	return ev->kind < DL_EV_MAX && DL_BULK_KINDS & DL_KIND(ev->kind);
+}
 
-	if (err)
-		return err;
+/* Is there so much bulk that it is worth a frame of its own, and would a reader find all in the same order then? */
+static bool is_worth_parting(const struct dl_trace_writer *w)
+{
+	uint64_t bulk_ts = 0;
+	size_t bulk_sz = 0;
+
+	vec_for_each(&w->sorted, ev) {
+		if (is_bulk(*ev)) {
+			bulk_sz += (*ev)->size;
+			bulk_ts = (*ev)->ts;
+		} else if (bulk_ts == (*ev)->ts && bulk_sz) {
+			return false;
+		}
+	}
+	return bulk_sz >= PART_MIN_SZ;
+}
+
+/* What is bulk goes behind all else. *ret_first is how many events are before it; 0: they go into one frame. */
+static int part_bulk(struct dl_trace_writer *w, size_t *ret_first)
+{
+	size_t first = 0;
+
+	*ret_first = 0;
+	w->bulk.cnt = 0;
+	if (!is_worth_parting(w))
+		return 0;
+	if (vec_reserve(&w->bulk, w->sorted.cnt))
+		return -ENOMEM;
+	vec_for_each(&w->sorted, ev) {
+		if (is_bulk(*ev))
+			w->bulk.v[w->bulk.cnt++] = *ev;
+		else
+			w->sorted.v[first++] = *ev;
+	}
+	memcpy(w->sorted.v + first, w->bulk.v, w->bulk.cnt * sizeof(*w->bulk.v));
+	*ret_first = first;
+	return 0;
+}
+
+static int encode_part(struct dl_trace_writer *w, size_t from, size_t cnt)
+{
+	int err;
+
 	w->out.cnt = 0;
 	w->frame.seq = w->index.cnt + w->queued.cnt;
 	w->frame.trace_id = w->index.trace_id;
-	err = dl_encode_frame(w->enc, w->sorted.v, w->sorted.cnt, &w->frame, &w->out);
+	err = dl_encode_frame(w->enc, w->sorted.v + from, cnt, &w->frame, &w->out);
 	if (err)
 		return err;
 	if (w->opts.max_sz && w->off + w->out.cnt + end_sz(w) > w->opts.max_sz)
@@ -261,21 +306,37 @@ static int encode_pending(struct dl_trace_writer *w)
 	return write_whole(w, w->out.v, w->out.cnt);
 }
 
-/* Writes what is pending as one frame. What cannot be written is lost, and the error sticks. */
-static int write_frame(struct dl_trace_writer *w)
+/* Some of what is pending as one frame; takes it off *left and *left_sz. */
+static int write_part(struct dl_trace_writer *w, size_t from, size_t cnt, size_t *left, size_t *left_sz)
 {
 	uint64_t off = w->off;
+	int err = cnt ? encode_part(w, from, cnt) : 0;
+
+	if (err || !cnt)
+		return err;
+	add_frame(w, off);
+	*left -= cnt;
+	for (size_t i = from; i < from + cnt; i++)
+		*left_sz -= w->sorted.v[i]->size;
+	return 0;
+}
+
+/* Writes what is pending, as one frame or two. What cannot be written is lost, and the error sticks. */
+static int write_frame(struct dl_trace_writer *w)
+{
+	size_t left = w->order.cnt, left_sz = w->pending_raw, first = 0;
 	int err;
 
 	if (!w->order.cnt)
 		return w->err;
-	err = w->err ?: encode_pending(w);
+	err = w->err ?: sort_pending(w);
+	err = err ?: part_bulk(w, &first);
+	err = err ?: write_part(w, 0, first, &left, &left_sz);
+	err = err ?: write_part(w, first, w->sorted.cnt - first, &left, &left_sz);
 	if (err) {
 		w->err = err;
-		w->lost += w->order.cnt;
-		w->raw_bytes -= w->pending_raw;
-	} else {
-		add_frame(w, off);
+		w->lost += left;
+		w->raw_bytes -= left_sz;
 	}
 	w->order.cnt = 0;
 	w->events.cnt = 0;
