@@ -212,8 +212,11 @@ static int read_all(struct reading *rd, struct dl_trace *t, struct dl_diag *d)
 	while (more && !err) {
 		uint64_t cnt = rd->st.opts->stage_events, newest;
 
-		/* What has to be held is looked at again in each stage: so much more has to come first. */
-		more = dl_timeline_read(rd->tl, t, rd->tl->held > cnt ? rd->tl->held : cnt, d);
+		/* What has to be held is looked at again in each stage: about as much more, two of it are one event, has
+		 * to come first. */
+		if (rd->tl->held / 2 > cnt)
+			cnt = rd->tl->held / 2;
+		more = dl_timeline_read(rd->tl, t, cnt, d);
 		if (more < 0)
 			return more;
 		err = dl_timeline_settle(rd->tl, d);
