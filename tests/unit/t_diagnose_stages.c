@@ -199,6 +199,38 @@ TEST(stages_of_a_death)
 	}
 }
 
+/* --- evidence ------------------------------------------------------------------------------------- */
+
+/* Of 40,000 files that are read once, and one that is read now and then for longer, that one is named: what has
+ * little time is forgotten on the way, a few thousand at a time. */
+TEST(stages_name_the_file_among_many)
+{
+	struct dl_diagnose_opts opts = { .worst_cnt = 5, .stage_events = 20000 };
+	struct synth *s = synth_new(test_path("job.dlbpf"));
+	struct dl_diagnose_stats stats;
+	struct dl_report *r;
+	uint64_t t = AT(1);
+
+	synth_task(s, AT(0), TRAINER, TRAINER, 1, "python", DL_TF_ROOT, 0);
+	for (uint32_t i = 0; i < 41000; i++) {
+		const bool slow = i % 40 == 39;
+		const uint64_t until = t + (slow ? MS(30) : MS(1));
+
+		synth_run(s, 0, TRAINER, TRAINER, t - US(400), t, SYNTH_DISK,
+			  WAIT(NR_READ, .file_kind = DL_FILE_REG, .file_ino = slow ? 77 : 1000000 + i, .file_dev = 8 << 20 | 1,
+			       .flags = DL_SW_IOWAIT));
+		synth_wake(s, until, 0, 0, TRAINER, TRAINER, -1);
+		t = until + US(500);
+	}
+	CHECK_EQ(synth_finish(s), 0);
+	r = read_job(&opts, &stats);
+	CHECK(stats.stages > 2);
+	check_adds_up(r);
+	CHECK(r->waits.causes[DL_CAUSE_STORAGE].detail);
+	CHECK(strstr(r->waits.causes[DL_CAUSE_STORAGE].detail, "inode 77 on device 8:1 4"));
+	dl_report_free(r);
+}
+
 /* --- what is held ---------------------------------------------------------------------------------- */
 
 static uint64_t held(int gpu, int batches, bool persistent, int epochs)
