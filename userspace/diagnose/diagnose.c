@@ -294,6 +294,7 @@ static bool too_late(const struct reading *rd)
 static int read_twice(struct reading *rd, struct dl_trace *t, const struct dl_diagnose_opts *opts, struct dl_diag *d)
 {
 	struct reading first = {};
+	struct dl_plan *plan;
 	int err = begin(&first, t, opts, NULL, d);
 
 	if (!err)
@@ -304,12 +305,15 @@ static int read_twice(struct reading *rd, struct dl_trace *t, const struct dl_di
 		return err;
 	}
 	err = begin(rd, t, opts, &first, d);
+	plan = first.plan;	/* all that is needed of it now */
+	first.plan = NULL;
+	end(&first);
 	if (!err)
 		err = read_all(rd, t, d);
 	rd->stats.readings = 2;
 	if (rd->tl)
 		rd->tl->plan = NULL;
-	end(&first);
+	dl_plan_free(plan);
 	return err;
 }
 
