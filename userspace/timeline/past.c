@@ -231,14 +231,20 @@ static int add_pipe(struct dl_past *past, uint32_t from, uint64_t ino)
 	return 0;
 }
 
+/* The newest are those that live. */
+static struct dl_fed *find_fed(const struct dl_past *past, uint32_t to)
+{
+	for (size_t i = past->fed.cnt; i-- > 0;) {
+		if (past->fed.v[i].to == to)
+			return &past->fed.v[i];
+	}
+	return NULL;
+}
+
 static int add_fed(struct dl_past *past, uint32_t to)
 {
-	struct dl_fed *at = NULL;
+	struct dl_fed *at = find_fed(past, to);
 
-	vec_for_each(&past->fed, f) {
-		if (f->to == to)
-			at = f;
-	}
 	if (!at) {
 		at = vec_push(&past->fed);
 		if (!at)
@@ -251,11 +257,9 @@ static int add_fed(struct dl_past *past, uint32_t to)
 
 static bool knows_fed(const struct dl_past *past, uint32_t to)
 {
-	vec_for_each(&past->fed, f) {
-		if (f->to == to)
-			return f->cnt >= 2;
-	}
-	return false;
+	const struct dl_fed *at = find_fed(past, to);
+
+	return at && at->cnt >= 2;
 }
 
 static int add_late_put(struct dl_timeline *tl, const struct dl_proc *p, uint64_t ns)
