@@ -40,17 +40,17 @@ static int find_fed(const struct dl_timeline *tl, uint32_t thread, uint32_t *tim
 {
 	const struct dl_thread *th = &tl->threads.v[thread];
 	struct feeder *feeder = vec_push(&f->feeders);
+	uint64_t to, cnt;
+	size_t pos;
 	int err = 0;
 
 	if (!feeder)
 		return -ENOMEM;
 	*feeder = (struct feeder){ .thread = thread, .first = f->fed.cnt };
-	for (size_t i = 0; th->past && i < th->past->fed.cnt && !err; i++) {
-		const struct dl_fed *past = &th->past->fed.v[i];
-
-		times[past->to] = past->cnt;
-		if (past->cnt >= FEEDS_MIN)
-			err = add_fed(f, past->to);
+	for (pos = 0; th->past && !err && dl_map_next(&th->past->fed, &pos, &to, &cnt);) {
+		times[to] = (uint32_t)cnt;
+		if (cnt >= FEEDS_MIN)
+			err = add_fed(f, (uint32_t)to);
 	}
 	for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt; i++) {
 		const struct dl_woke *w = &th->woke.v[i];
@@ -62,8 +62,8 @@ static int find_fed(const struct dl_timeline *tl, uint32_t thread, uint32_t *tim
 	}
 	vec_for_each(&th->woke, w)
 		times[w->wakee] = 0;
-	for (size_t i = 0; th->past && i < th->past->fed.cnt; i++)
-		times[th->past->fed.v[i].to] = 0;
+	for (pos = 0; th->past && dl_map_next(&th->past->fed, &pos, &to, &cnt);)
+		times[to] = 0;
 	feeder->cnt = f->fed.cnt - feeder->first;
 	return err;
 }

@@ -71,21 +71,14 @@ int dl_habits_add_wait(struct dl_habits *h, const struct dl_timeline *tl, const 
 	return sys == DL_SYS_FUTEX ? add_futex(h, &tl->procs.v[th->proc], w) : 0;
 }
 
-static int add_write(struct dl_habits *h, uint32_t to)
+/* Up to 2. */
+static int count(struct dl_map *m, uint32_t thread)
 {
-	struct dl_wrote *at = NULL;
+	uint64_t *at = dl_map_at(m, thread);
 
-	for (size_t i = h->wrote.cnt; i-- > 0 && !at;) {
-		if (h->wrote.v[i].to == to)
-			at = &h->wrote.v[i];
-	}
-	if (!at) {
-		at = vec_push(&h->wrote);
-		if (!at)
-			return -ENOMEM;
-		at->to = to;
-	}
-	at->cnt += at->cnt < 2;
+	if (!at)
+		return -ENOMEM;
+	*at += *at < 2;
 	return 0;
 }
 
@@ -95,7 +88,7 @@ int dl_habits_add_wake(struct dl_habits *h, const struct dl_timeline *tl, const 
 	enum dl_sys sys = dl_sys_class(tl->machine, w->syscall);
 
 	h->futex_main |= sys == DL_SYS_FUTEX && to->proc == th->proc && to->tid == tl->procs.v[th->proc].pid;
-	return sys == DL_SYS_WRITE ? add_write(h, w->wakee) : 0;
+	return sys == DL_SYS_WRITE ? count(&h->wrote, w->wakee) : 0;
 }
 
 static int copy_past(struct dl_habits *h, const struct dl_habits *past)
@@ -104,19 +97,15 @@ static int copy_past(struct dl_habits *h, const struct dl_habits *past)
 	struct dl_u64s *into[] = { &h->words, &h->polled };
 
 	*h = *past;
+	h->past = past;
 	h->words = h->polled = (struct dl_u64s){};
-	h->wrote.v = NULL;
-	h->wrote.cnt = h->wrote.cap = 0;
+	h->wrote = (struct dl_map){};
 	for (int i = 0; i < 2; i++) {
 		if (vec_reserve(into[i], from[i]->cnt))
 			return -ENOMEM;
 		for (size_t k = 0; k < from[i]->cnt; k++)
 			into[i]->v[into[i]->cnt++] = from[i]->v[k];
 	}
-	if (vec_reserve(&h->wrote, past->wrote.cnt))
-		return -ENOMEM;
-	for (size_t k = 0; k < past->wrote.cnt; k++)
-		h->wrote.v[h->wrote.cnt++] = past->wrote.v[k];
 	return 0;
 }
 
@@ -135,7 +124,7 @@ void dl_habits_fini(struct dl_habits *h)
 {
 	vec_free(&h->words);
 	vec_free(&h->polled);
-	vec_free(&h->wrote);
+	dl_map_fini(&h->wrote);
 }
 
 bool dl_habits_gil(const struct dl_habits *h, const struct dl_proc *p)
@@ -216,50 +205,25 @@ static int add_gil_word(struct dl_u64s *words, uint64_t addr)
 	return 0;
 }
 
+/* The first of each thread. */
 static int add_pipe(struct dl_past *past, uint32_t from, uint64_t ino)
 {
 	struct dl_pipe *at;
 
-	for (size_t i = past->pipes.cnt; i-- > 0;) {
-		if (past->pipes.v[i].from == from)
-			return 0;
-	}
+	if (dl_map_get(&past->piped, from, NULL))
+		return 0;
 	at = vec_push(&past->pipes);
 	if (!at)
 		return -ENOMEM;
 	*at = (struct dl_pipe){ from, ino };
-	return 0;
-}
-
-/* The newest are those that live. */
-static struct dl_fed *find_fed(const struct dl_past *past, uint32_t to)
-{
-	for (size_t i = past->fed.cnt; i-- > 0;) {
-		if (past->fed.v[i].to == to)
-			return &past->fed.v[i];
-	}
-	return NULL;
-}
-
-static int add_fed(struct dl_past *past, uint32_t to)
-{
-	struct dl_fed *at = find_fed(past, to);
-
-	if (!at) {
-		at = vec_push(&past->fed);
-		if (!at)
-			return -ENOMEM;
-		at->to = to;
-	}
-	at->cnt += at->cnt < 2;
-	return 0;
+	return dl_map_set(&past->piped, from, 1);
 }
 
 static bool knows_fed(const struct dl_past *past, uint32_t to)
 {
-	const struct dl_fed *at = find_fed(past, to);
+	uint64_t cnt = 0;
 
-	return at && at->cnt >= 2;
+	return dl_map_get(&past->fed, to, &cnt) && cnt >= 2;
 }
 
 static int add_late_put(struct dl_timeline *tl, const struct dl_proc *p, uint64_t ns)
@@ -331,7 +295,7 @@ static int add_wakes(struct dl_timeline *tl, uint32_t thread, struct dl_past *pa
 
 		err = dl_habits_add_wake(&past->habits, tl, th, w);
 		if (!err && own && w->wakee != thread && !knows_fed(past, w->wakee) && dl_tl_feeds(tl, thread, w))
-			err = add_fed(past, w->wakee);
+			err = count(&past->fed, w->wakee);
 		if (!err && own && p->main == thread)
 			err = add_put(tl, p, past, w);
 		if (!own)
@@ -424,7 +388,8 @@ void dl_past_free(struct dl_past *p)
 	dl_habits_fini(&p->habits);
 	vec_free(&p->gil_words);
 	vec_free(&p->pipes);
-	vec_free(&p->fed);
+	dl_map_fini(&p->piped);
+	dl_map_fini(&p->fed);
 	vec_free(&p->libs);
 	vec_for_each(&p->puts, it)
 		vec_free(&it->ns);

@@ -10,15 +10,6 @@
 
 struct dl_u64s { uint64_t *v; size_t cnt, cap; };
 
-struct dl_wrote {		/* and so woke another thread */
-	uint32_t to;
-	uint32_t cnt;		/* 2: or more */
-};
-
-struct dl_fed {			/* ended the wait of another thread of its process; see dl_tl_feeds() */
-	uint32_t to, cnt;	/* 2: or more */
-};
-
 struct dl_lib {			/* a file that user samples lie in; LIBRARIES_MAX at most */
 	const char *path;	/* of the process's mappings */
 	uint32_t cnt;
@@ -44,14 +35,16 @@ struct dl_habits {
 	uint64_t timed_min, timed_max;	/* futex words that it waited at with a time-out; 0 none */
 	struct dl_u64s words;	/* other futex words, while the GIL's is not known; FEW_MAX at most */
 	struct dl_u64s polled;	/* inodes of the pipes that it polled; FEW_MAX at most */
-	DL_VEC(struct dl_wrote) wrote;
+	struct dl_map wrote;	/* threads that it woke by writing -> how often, up to 2 */
+	const struct dl_habits *past;	/* of the time that was cut off, whose wrote come in addition; NULL none */
 };
 
 struct dl_past {
 	struct dl_habits habits;
 	struct dl_u64s gil_words;	/* where it waited as one waits for the GIL: each twice, until one is */
-	DL_VEC(struct dl_pipe) pipes;
-	DL_VEC(struct dl_fed) fed;
+	DL_VEC(struct dl_pipe) pipes;	/* in order */
+	struct dl_map piped;		/* threads of which there is one */
+	struct dl_map fed;		/* threads of its process whose waits it ended, see dl_tl_feeds() -> how often, up to 2 */
 	uint64_t first_start;		/* of its first segment */
 	uint64_t block_end;		/* of the last block that was cut off; 0 none */
 	uint64_t call_end;		/* of the driver calls that were cut off; 0 none */

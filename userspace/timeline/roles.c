@@ -85,15 +85,14 @@ static bool has_gpu(const struct dl_proc *p)
 /* How often threads of one process woke threads of another by writing, as far as it matters. */
 static size_t writes_to(const struct dl_timeline *tl, uint32_t from, uint32_t to)
 {
-	size_t cnt = 0;
+	uint64_t thread, times;
+	size_t cnt = 0, pos;
 
 	vec_for_each(&tl->procs.v[from].threads, idx) {
 		const struct dl_thread *th = &tl->threads.v[*idx];
 
-		for (size_t i = 0; th->past && i < th->past->habits.wrote.cnt; i++) {
-			if (tl->threads.v[th->past->habits.wrote.v[i].to].proc == to)
-				cnt += th->past->habits.wrote.v[i].cnt;
-		}
+		for (pos = 0; th->past && dl_map_next(&th->past->habits.wrote, &pos, &thread, &times);)
+			cnt += tl->threads.v[thread].proc == to ? times : 0;
 		for (size_t i = dl_first_woke(tl, th); i < th->woke.cnt && cnt < WRITES_MIN; i++) {
 			const struct dl_woke *w = &th->woke.v[i];
 
@@ -491,24 +490,30 @@ static bool is_new_feeder(const struct dl_timeline *tl, const struct workers *w,
 	return birth_between(&w->births, th->proc, th->start > FEEDER_BIRTH_NS ? th->start - FEEDER_BIRTH_NS : 0, th->start);
 }
 
-static bool feeds_workers(const struct dl_timeline *tl, const struct dl_habits *h)
+static bool is_main_of_worker(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t to)
 {
-	vec_for_each(&h->wrote, w) {
-		uint32_t proc = tl->threads.v[w->to].proc;
+	uint32_t proc = tl->threads.v[to].proc;
 
-		if (proc != DL_NONE && tl->procs.v[proc].role == DL_ROLE_WORKER && tl->procs.v[proc].main == w->to)
-			return true;
-	}
-	return false;
+	(void)th;
+	return proc != DL_NONE && tl->procs.v[proc].role == DL_ROLE_WORKER && tl->procs.v[proc].main == to;
 }
 
-static bool writes_out(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_habits *h)
+static bool is_of_other(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t to)
 {
-	vec_for_each(&h->wrote, w) {
-		uint32_t proc = tl->threads.v[w->to].proc;
+	return tl->threads.v[to].proc != DL_NONE && tl->threads.v[to].proc != th->proc;
+}
 
-		if (proc != DL_NONE && proc != th->proc)
-			return true;
+/* Has the thread woken one of that kind by writing? */
+static bool wrote_to(const struct dl_timeline *tl, const struct dl_thread *th, const struct dl_habits *h,
+		     bool (*is)(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t to))
+{
+	uint64_t to, times;
+
+	for (; h; h = h->past) {
+		for (size_t pos = 0; dl_map_next(&h->wrote, &pos, &to, &times);) {
+			if (is(tl, th, (uint32_t)to))
+				return true;
+		}
 	}
 	return false;
 }
@@ -532,7 +537,7 @@ static enum dl_role trainer_thread(const struct dl_timeline *tl, const struct wo
 		return DL_ROLE_COLLECTOR;
 	if (!strncmp(th->name, "pt_data_pin", 11) || polls_results(known, th->proc, h) || (workers && h->fifo_poll && h->sock))
 		return DL_ROLE_PIN;
-	if (feeds_workers(tl, h) || is_new_feeder(tl, known, th, h))
+	if (wrote_to(tl, th, h, is_main_of_worker) || is_new_feeder(tl, known, th, h))
 		return DL_ROLE_INDEX_FEEDER;
 	if (!gil && ((h->waits && !h->not_pool) || !strncmp(th->name, "PTThreadPool", 12)))
 		return DL_ROLE_POOL;
@@ -546,7 +551,7 @@ static enum dl_role worker_thread(const struct dl_timeline *tl, const struct dl_
 	/* Every new thread has its signals blocked for a moment: most of its switches decide. */
 	if (h->accepts || th->sigblock_outs * 2 > th->outs)
 		return DL_ROLE_SHARER;
-	if (writes_out(tl, th, h))
+	if (wrote_to(tl, th, h, is_of_other))
 		return DL_ROLE_FEEDER;
 	if (!dl_habits_gil(h, &tl->procs.v[th->proc]) && h->waits && !h->not_pool)
 		return DL_ROLE_POOL;
