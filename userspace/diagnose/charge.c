@@ -39,7 +39,7 @@ static int forget_files(struct dl_ledger *l)
 	return err;
 }
 
-/* Only what has a twentieth of a cause is said in the end. */
+/* Only what has a twentieth of a cause is said in the end. Threads may be said together, and are not that many. */
 static int forget_small(struct dl_ledger *l, int cause)
 {
 	struct dl_map *m = &l->evidence[cause], kept = {};
@@ -48,7 +48,7 @@ static int forget_small(struct dl_ledger *l, int cause)
 	int err = 0;
 
 	while (!err && dl_map_next(m, &pos, &key, &ns)) {
-		if (ns >= l->causes[cause].ns / EVIDENCE_SHARE)
+		if (key >> 60 != DL_EVI_FILE || ns >= l->causes[cause].ns / EVIDENCE_SHARE)
 			err = dl_map_set(&kept, key, ns);
 	}
 	dl_map_fini(m);
