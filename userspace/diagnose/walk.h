@@ -32,8 +32,8 @@ enum dl_cause dl_why_cause(enum dl_why why);
 
 enum dl_why dl_why_blocked(const struct dl_timeline *tl, const struct dl_thread *th, uint32_t seg);
 
-/* Totals over all walked intervals. Of many things that evidence is about those with little time are
- * forgotten, so that it does not grow with the trace. */
+/* Totals over all walked intervals. Of many files that evidence is about those with little time are forgotten,
+ * so that it does not grow with the trace. */
 struct dl_ledger {
 	struct dl_charge causes[DL_CAUSE_CNT];
 	struct dl_map evidence[DL_CAUSE_CNT];	/* what it is, by cause -> ns; see dl_evidence_key */
