@@ -165,20 +165,27 @@ TEST(runners_are_unknown_from_the_hole_on)
 	dl_timeline_free(tl);
 }
 
+/* The recorder looks at the thread, which sleeps in this call, and has used so much CPU time. */
+static void look(struct synth *s, int32_t syscall, uint64_t exec_ns)
+{
+	struct dl_ev_task ev = { .h = { .size = sizeof(ev), .kind = DL_EV_TASK, .ts = AT(70), .pid = MAIN, .tid = THREAD,
+					.cpu = DL_CPU_NONE }, .state = 'S', .syscall = syscall, .flags = DL_TF_LATE };
+
+	ev.exec_ns = exec_ns;
+	synth_event(s, &ev.h);
+}
+
 /* Nobody is met again: neither is known from the hole on, but where the recorder has looked and the CPU time is the same. */
 TEST(not_met_again)
 {
 	struct synth *s = new_trace();
-	struct dl_ev_task look = { .h = { .size = sizeof(look), .kind = DL_EV_TASK, .ts = AT(70), .pid = MAIN, .tid = THREAD,
-					  .cpu = DL_CPU_NONE }, .state = 'S', .syscall = NR_READ, .flags = DL_TF_LATE };
 	const struct dl_thread *th;
 	struct dl_timeline *tl;
 
 	synth_run(s, 0, MAIN, MAIN, AT(5), AT(10), SYNTH_SLEEP, ON_PIPE);
 	synth_run(s, 1, THREAD, MAIN, AT(6), AT(10), SYNTH_SLEEP, ON_PIPE);
 	hole(s, 20, 40, 3, DL_SHED_WAKE);
-	look.exec_ns = MS(4);
-	synth_event(s, &look.h);
+	look(s, NR_READ, MS(4));
 	tl = build(s);
 	th = thread_of(tl, MAIN);
 	CHECK_STATE(th, 19, DL_ST_BLOCKED);
@@ -195,15 +202,12 @@ TEST(not_met_again)
 TEST(a_look_tells_the_new_wait)
 {
 	struct synth *s = new_trace();
-	struct dl_ev_task look = { .h = { .size = sizeof(look), .kind = DL_EV_TASK, .ts = AT(70), .pid = MAIN, .tid = THREAD,
-					  .cpu = DL_CPU_NONE }, .state = 'S', .syscall = NR_FUTEX, .flags = DL_TF_LATE };
 	const struct dl_thread *th;
 	struct dl_timeline *tl;
 
 	synth_run(s, 1, THREAD, MAIN, AT(6), AT(10), SYNTH_SLEEP, ON_PIPE);
 	hole(s, 20, 40, 3, DL_SHED_SWITCH);
-	look.exec_ns = MS(9);
-	synth_event(s, &look.h);
+	look(s, NR_FUTEX, MS(9));
 	tl = build(s);
 	th = thread_of(tl, THREAD);
 	CHECK_STATE(th, 19, DL_ST_BLOCKED);

@@ -187,27 +187,33 @@ static bool is_crash_kind(unsigned int kind)
 	return false;
 }
 
-/* Emits the new total of one counter when it has grown. */
-static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint32_t kind, uint64_t cnt)
+int dl_kernel_tell_loss(struct dl_kernel *k, const struct dl_ev_loss *ev)
 {
-	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, dl_kernel_now(), 0, 0);
-	uint64_t key = (uint64_t)ring << 32 | cause << 16 | kind, old = 0;
+	const uint64_t key = (uint64_t)ev->shed << 56 | (uint64_t)ev->ring << 32 | ev->cause << 16 | ev->kind;
+	uint64_t old = 0;
 	int err;
 
 	dl_map_get(&k->losses, key, &old);
-	if (cnt <= old)
+	if (ev->cnt <= old)
 		return 0;
-	err = dl_map_set(&k->losses, key, cnt);
+	err = dl_map_set(&k->losses, key, ev->cnt);
 	if (err)
 		return err;
-	k->loss_total += cnt - old;
+	*(ev->cause == DL_LOSS_SHED ? &k->shed_total : &k->loss_total) += ev->cnt - old;
+	return k->sink->emit(k->sink, &ev->h);
+}
+
+static int report_loss(struct dl_kernel *k, uint32_t ring, uint32_t cause, uint32_t kind, uint64_t cnt)
+{
+	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, k->loss_ts, 0, 0);
+
 	ev.ring = ring;
 	ev.cause = cause;
 	ev.kind = kind;
 	ev.cnt = cnt;
-	ev.last = ev.h.ts;	/* at some time since they were told of last */
-	ev.h.ts = ev.first = k->loss_ts;
-	return k->sink->emit(k->sink, &ev.h);
+	ev.first = k->loss_ts;
+	ev.last = dl_kernel_now();	/* at some time since they were told of last */
+	return dl_kernel_tell_loss(k, &ev);
 }
 
 static int report_cause(struct dl_kernel *k, uint32_t cause, const struct dl_losses *by_cpu)

@@ -96,6 +96,9 @@ struct bpf_program *dl_rule_prog(const struct dl_kernel *k, const struct dl_prog
 
 uint64_t dl_kernel_now(void);
 
+/* kernel.c: emits the event when its count has grown since the last one of this ring, cause, kind and class. */
+int dl_kernel_tell_loss(struct dl_kernel *k, const struct dl_ev_loss *ev);
+
 /* kernel_load.c */
 int dl_kernel_load(struct dl_kernel *k, struct dl_diag *d);
 

@@ -8,24 +8,13 @@
 #include "capture/kernel_priv.h"
 #include "capture/shed.h"
 
-/* Emits the new total of a class in one ring when it has grown. */
+/* Of a class in one ring. */
 static int report(struct dl_kernel *k, uint32_t ring, const struct dl_shed_rule *r, const struct dl_shed_sum *sum)
 {
 	struct dl_ev_loss ev = DL_EVENT_INIT(loss, DL_EV_LOSS, sum->first, 0, 0);
-	const enum dl_loss_cause cause = dl_shed_cause(r);
-	const uint64_t key = (uint64_t)r->shed << 56 | (uint64_t)ring << 32 | cause << 16 | r->kind;
-	uint64_t old = 0;
-	int err;
 
-	dl_map_get(&k->losses, key, &old);
-	if (sum->cnt <= old)
-		return 0;
-	err = dl_map_set(&k->losses, key, sum->cnt);
-	if (err)
-		return err;
-	*(cause == DL_LOSS_SHED ? &k->shed_total : &k->loss_total) += sum->cnt - old;
 	ev.ring = ring;
-	ev.cause = cause;
+	ev.cause = dl_shed_cause(r);
 	ev.kind = r->kind;
 	ev.cnt = sum->cnt;
 	ev.first = sum->first;
@@ -35,7 +24,7 @@ static int report(struct dl_kernel *k, uint32_t ring, const struct dl_shed_rule 
 		ev.h.ts = ev.first = k->shed_ts;
 		ev.last = k->shed_ts;
 	}
-	return k->sink->emit(k->sink, &ev.h);
+	return dl_kernel_tell_loss(k, &ev);
 }
 
 static int report_class(struct dl_kernel *k, const struct dl_shed_rule *r, const struct dl_shed_cnt *by_cpu)
