@@ -107,17 +107,8 @@ TEST(what_could_not_be_written_is_no_part)
 	struct evlist l = some_events(40, 2000);
 
 	for (rlim_t limit = 40000; limit < 48000; limit += 401) {
-		struct dl_trace *t;
-		struct stat st;
-
 		write_limited(path, &l, limit);
-		CHECK(!stat(path, &st));
-		CHECK(st.st_size <= (off_t)limit);
-		t = open_trace(path);
-		CHECK_EQ(dl_trace_info(t)->damaged_bytes, 0);
-		CHECK_EQ(read_events(t, NULL), dl_trace_info(t)->events);
-		CHECK(dl_trace_info(t)->events > 100);
-		dl_trace_close(t);
+		check_limited(path, (off_t)limit);	/* the index is there when there was room for it */
 	}
 	evlist_fini(&l);
 }

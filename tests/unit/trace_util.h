@@ -4,6 +4,7 @@
 #define DLBPF_TESTS_TRACE_UTIL_H
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/vec.h"
 #include "trace/format.h"
@@ -275,6 +276,22 @@ static void write_file(const char *path, const void *p, size_t sz)
 	CHECK(fd >= 0);
 	CHECK_EQ(write(fd, p, sz), sz);
 	close(fd);
+}
+
+/* A file that met its limit while it was written: no torn frame is left, and what it says that it holds is there. */
+__attribute__((unused))
+static void check_limited(const char *path, off_t limit)
+{
+	struct dl_trace *t;
+	struct stat st;
+
+	CHECK(!stat(path, &st));
+	CHECK(st.st_size <= limit);
+	t = open_trace(path);
+	CHECK_EQ(dl_trace_info(t)->damaged_bytes, 0);
+	CHECK_EQ(read_events(t, NULL), dl_trace_info(t)->events);
+	CHECK(dl_trace_info(t)->events > 100);
+	dl_trace_close(t);
 }
 
 #endif
