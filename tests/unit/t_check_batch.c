@@ -10,16 +10,19 @@ enum { IMAGE = 4816896, LABEL = 4096, MASK = 802816 };
 static struct ck_storage objects[4096];
 static size_t cnt;
 static uint32_t look;
+static bool late;
 
 static void begin(void)
 {
 	cnt = 0;
 	look = 0;
+	late = false;
 }
 
 static void made(uint32_t owner, uint64_t nr, uint64_t size)
 {
-	objects[cnt] = (struct ck_storage){ .ino = cnt + 1, .owner = owner, .nr = nr, .size = size, .look = look };
+	objects[cnt] = (struct ck_storage){ .ino = cnt + 1, .owner = owner, .nr = nr, .size = size, .look = look,
+					  .late = late };
 	cnt++;
 }
 
@@ -190,6 +193,41 @@ TEST(equal_tensors_that_appear_together)
 	}
 	b = ck_batch_of(objects, cnt);
 	CHECK_EQ(b.bytes, IMAGE);
+}
+
+/* A watcher that was not let run meets many batches in one look: those are no batch. */
+TEST(what_a_late_look_finds)
+{
+	struct dl_ck_batch b;
+	uint32_t random = 1;
+
+	/* Lengths that vary, two a batch; in two looks there were twenty. */
+	begin();
+	for (int i = 0; i < 96; i++) {
+		const int group = i < 28 ? i / 2 : i < 68 ? 14 + (i - 28) / 20 : 16 + (i - 68) / 2;
+
+		random = random * 1103515245 + 12345;
+		look = (uint32_t)group * 4;
+		late = i >= 28 && i < 68;
+		made(7, i, 4096 * (uint64_t)(100 + (random >> 16) % 11));
+	}
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 2);
+	CHECK(b.bytes > 2 * 4096 * 100 && b.bytes <= 2 * 4096 * 110);
+
+	/* Nor is the one that is larger than all others, late or not. */
+	for (uint32_t i = 0; i < cnt; i++)
+		objects[i].late = false;
+	b = ck_batch_of(objects, cnt);
+	CHECK_EQ(b.storages, 2);
+	CHECK(b.bytes <= 2 * 4096 * 110);
+
+	/* Where all looks came late, nothing is known of what belongs together. */
+	for (uint32_t i = 0; i < cnt; i++)
+		objects[i].late = true;
+	b = ck_batch_of(objects, cnt);
+	CHECK(b.bytes <= 4096 * 110);
+	CHECK(b.at_least);
 }
 
 /* Texts: three tensors of one length, another one in each batch, and batches that appear one by one. */

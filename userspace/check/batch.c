@@ -140,11 +140,13 @@ static bool by_sizes(const struct ck_storage *v, size_t cnt, struct dl_ck_batch 
 
 /*
  * How many objects of a worker appear together? Only those count that nothing else is near: a look in which it
- * made none lies before and behind. Of a fast loader there are none such. 0 unknown; *ret_bytes: of the largest.
+ * made none lies before and behind. Of a fast loader there are none such, and what a look finds that came late is
+ * more than one batch, as often as not. 0 unknown; *ret_bytes: of the largest that has so many.
  */
 static uint32_t group_of(const struct ck_storage *v, size_t cnt, uint64_t *ret_bytes)
 {
 	uint32_t sizes[PERIOD_MAX + 1] = {}, groups = 0, best = 0;
+	uint64_t largest[PERIOD_MAX + 1] = {};
 
 	*ret_bytes = 0;
 	for (size_t i = 0, n; i < cnt; i += n) {
@@ -153,15 +155,18 @@ static uint32_t group_of(const struct ck_storage *v, size_t cnt, uint64_t *ret_b
 		for (n = 1; i + n < cnt && v[i + n].look == v[i].look; n++)
 			bytes += pages(v[i + n].size);
 		if (!i || i + n >= cnt || n > PERIOD_MAX || v[i].look < v[i - 1].look + 2 || v[i + n].look < v[i].look + 2 ||
-		    v[i + n - 1].nr - v[i].nr != n - 1)
+		    v[i + n - 1].nr - v[i].nr != n - 1 || v[i].late)
 			continue;
 		groups++;
 		sizes[n]++;
 		if (sizes[n] > sizes[best])
 			best = (uint32_t)n;
-		*ret_bytes = bytes > *ret_bytes ? bytes : *ret_bytes;
+		largest[n] = bytes > largest[n] ? bytes : largest[n];
 	}
-	return groups >= GROUPS && (double)sizes[best] >= FITS * (double)groups ? best : 0;
+	if (groups < GROUPS || (double)sizes[best] < FITS * (double)groups)
+		return 0;
+	*ret_bytes = largest[best];
+	return best;
 }
 
 /* A pattern of one size, or of a part of a batch, is met as often in it as objects appear together. */

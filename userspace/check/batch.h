@@ -20,7 +20,8 @@ struct ck_storage {
 	uint32_t owner;		/* its maker, as itself knows its PID */
 	uint64_t nr;		/* that counts in the owner */
 	uint64_t size;		/* bytes */
-	uint32_t look;		/* the first in which it was met */
+	uint32_t look;		/* the first in which it was met ... */
+	bool late;		/* ... which came long after the one before it */
 };
 
 /* "torch_4711_123456_7"; false on anything else. Older PyTorch has no number: *ret_nr is 0 then. */

@@ -28,6 +28,7 @@ enum {
 	FIRST_MS = 40,		/* until there are workers, whose first batch may be their last */
 	LATE_MS = 1000,		/* what is dear: limits, mappings, memory; not while the workers are so young */
 	JUDGE_MS = 300,		/* is it enough? */
+	LATE_FACTOR = 2,	/* periods, after which a look is late */
 	WARM_MS = 2000,		/* not before the workers are so old */
 	BATCHES = 3,		/* of each worker, at least */
 	SMALL_FILE = 4 << 20,
@@ -120,12 +121,13 @@ static int look_family(struct ck_watch *w, uint64_t now)
 	return 0;
 }
 
-static int look_objects(struct ck_watch *w)
+static int look_objects(struct ck_watch *w, uint64_t now)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 	int err = 0;
 
-	ck_store_begin(w->store);
+	ck_store_begin(w->store, w->look_ts && now - w->look_ts > LATE_FACTOR * w->period_ns);
+	w->look_ts = now;
 	for (int pass = 0; pass < 2; pass++) {
 		vec_for_each(&w->fam->v, it) {
 			if (it->gone || it->foreign || it->manager || it->worker != !pass)
@@ -208,7 +210,7 @@ int ck_watch_look(struct ck_watch *w)
 	if (err)
 		return err;
 	now = dl_now_ns();
-	err = look_objects(w);
+	err = look_objects(w, now);
 	took = dl_now_ns() - now;
 	young = w->first_worker_ts && now - w->first_worker_ts < LATE_MS * MS;
 	if (!err && now >= w->next_late_ts && w->first_worker_ts && !young) {
