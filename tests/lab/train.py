@@ -19,8 +19,9 @@ def main():
     run = loop.Run(s, given["form"], given["dose"], given["gpu"], given["place"], given["batches"])
     started = time.monotonic_ns()
     scenario.module(name).train(run)
-    print(json.dumps({"done": os.getpid(), "batches": run.done, "waited_ns": run.waited_ns, "parts": run.parts,
-                      "rank": rank, "seconds": (time.monotonic_ns() - started) / 1e9}), flush=True)
+    said = json.dumps({"done": os.getpid(), "batches": run.done, "waited_ns": run.waited_ns, "parts": run.parts,
+                       "rank": rank, "seconds": (time.monotonic_ns() - started) / 1e9})
+    os.write(sys.stdout.fileno(), f"\n{said}\n".encode())  # at once: other ranks write to the same pipe
 
 
 if __name__ == "__main__":
