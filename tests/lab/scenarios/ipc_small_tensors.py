@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 """A sample is a list of many tiny tensors: a batch has as many storages, and each storage is handed
 over by itself, with a connection to the worker's resource sharer and a descriptor of its own. One batch
-is fetched ahead, so that the worker does not collate the next while this one is handed over."""
+is fetched ahead, so that the worker does not collate the next while this one is handed over. Trainer and
+sharer wake each other for every tensor, on two CPUs, and each time the CPU may have something else to do
+(the kernel's own threads, the recorder, the host of a virtual machine): these waits grow with the tensors,
+so contention counts as the fault's."""
 
 from loop import Samples
 from scenario import Scenario
@@ -28,7 +31,7 @@ def train(run):
 
 
 SCENARIO = Scenario(
-    kind="ipc", cause="ipc", doses=(0, 60, 90, 120), unit="more tensors a batch",
+    kind="ipc", cause="ipc", also=("cpu-contention",), doses=(0, 60, 90, 120), unit="more tensors a batch",
     forms={"file_descriptor": {"sharing": "file_descriptor", "prefetch": 1},
            "spawn": {"start": "spawn", "prefetch": 1}},
     twins=("gil_worker_helper", "decode_python"), quick=True, torch2=True,
