@@ -17,6 +17,8 @@ _running = []
 
 def _end_with_parent():
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # What a shell starts in the background ignores Ctrl-C, and so would recorders, which are ended by it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def start(command, **popen):
