@@ -218,12 +218,18 @@ static bool was_trainer(const struct ck_family *fam, uint32_t pid)
 	return false;
 }
 
-uint32_t ck_family_since(const struct ck_family *fam, uint64_t since_ts)
+uint32_t ck_family_first(const struct ck_family *fam, uint64_t within_ns)
 {
+	uint64_t first = UINT64_MAX;
 	uint32_t cnt = 0;
 
 	vec_for_each(&fam->v, it)
-		cnt += it->worker || (!it->helper && !it->trainer && it->found_ts >= since_ts && was_trainer(fam, it->ppid));
+		first = it->worker && it->found_ts < first ? it->found_ts : first;
+	vec_for_each(&fam->v, it) {
+		if (first == UINT64_MAX || it->found_ts + within_ns < first || it->found_ts > first + within_ns)
+			continue;
+		cnt += it->worker || (!it->helper && !it->trainer && was_trainer(fam, it->ppid));
+	}
 	return cnt;
 }
 

@@ -42,8 +42,8 @@ bool ck_family_has(const struct ck_family *fam, uint32_t nspid);
 
 uint32_t ck_family_alive(const struct ck_family *fam);
 uint32_t ck_family_workers(const struct ck_family *fam);	/* alive */
-/* Members, ended or not, that a trainer started since then and that may have been workers. */
-uint32_t ck_family_since(const struct ck_family *fam, uint64_t since_ts);
+/* Members, ended or not, that were found within this time of the first worker, and that are or may have been workers. */
+uint32_t ck_family_first(const struct ck_family *fam, uint64_t within_ns);
 uint32_t ck_family_trainers(const struct ck_family *fam);
 const struct ck_member *ck_family_trainer(const struct ck_family *fam);	/* one that is alive; NULL none */
 

@@ -272,9 +272,12 @@ int ck_store_dir(struct ck_store *s, const struct ck_family *fam, int shm_fd)
 	return 0;
 }
 
-void ck_store_end(struct ck_store *s, struct ck_family *fam)
+void ck_store_end(struct ck_store *s, struct ck_family *fam, bool late)
 {
 	uint32_t with_main = 0, with_worker = 0;
+
+	vec_for_each(&s->objs, o)
+		o->s.late |= late && o->s.look == s->look;
 
 	vec_for_each(&fam->v, it)
 		it->objects = 0;

@@ -26,9 +26,10 @@ enum {
 	SHORT_MS = 6,		/* while the workers are young: what dies of its first batches does so at once */
 	FAMILY_MS = 150,	/* who is there; */
 	FIRST_MS = 40,		/* until there are workers, whose first batch may be their last */
-	LATE_MS = 1000,		/* what is dear: limits, mappings, memory; not while the workers are so young */
+	YOUNG_MS = 1000,	/* workers are */
+	DEAR_MS = 1000,		/* what is dear: limits, mappings, memory; not while the workers are young */
 	JUDGE_MS = 300,		/* is it enough? */
-	LATE_FACTOR = 2,	/* periods, after which a look is late */
+	LATE_MS = 2 * PERIOD_MS,	/* between two looks, or in one: what it finds was not made together */
 	WARM_MS = 2000,		/* not before the workers are so old */
 	BATCHES = 3,		/* of each worker, at least */
 	SMALL_FILE = 4 << 20,
@@ -126,7 +127,7 @@ static int look_objects(struct ck_watch *w, uint64_t now)
 	struct dl_ck_seen *s = &w->f->seen;
 	int err = 0;
 
-	ck_store_begin(w->store, w->look_ts && now - w->look_ts > LATE_FACTOR * w->period_ns);
+	ck_store_begin(w->store, w->look_ts && now - w->look_ts > LATE_MS * MS);
 	w->look_ts = now;
 	for (int pass = 0; pass < 2; pass++) {
 		vec_for_each(&w->fam->v, it) {
@@ -140,7 +141,7 @@ static int look_objects(struct ck_watch *w, uint64_t now)
 	}
 	if (w->shm.shm_fd >= 0)
 		err = ck_store_dir(w->store, w->fam, w->shm.shm_fd);
-	ck_store_end(w->store, w->fam);
+	ck_store_end(w->store, w->fam, dl_now_ns() - now > LATE_MS * MS);
 	if (!w->first_object_ts && ck_store_any(w->store))
 		w->first_object_ts = dl_now_ns();
 	return err == -ENOMEM ? err : 0;
@@ -159,7 +160,7 @@ static void more64(uint64_t *most, uint64_t v)
 		*most = v;
 }
 
-static void look_late(struct ck_watch *w)
+static void look_at_dear(struct ck_watch *w)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 
@@ -200,23 +201,22 @@ static void judge(struct ck_watch *w, uint64_t now)
 int ck_watch_look(struct ck_watch *w)
 {
 	uint64_t now = dl_now_ns(), took;
-	bool young;
+	bool young = w->first_worker_ts && now - w->first_worker_ts < YOUNG_MS * MS;
 	int err = 0;
 
 	if (now >= w->next_family_ts) {
 		err = look_family(w, now);
-		w->next_family_ts = now + (w->first_worker_ts ? FAMILY_MS : FIRST_MS) * MS;
+		w->next_family_ts = now + (w->first_worker_ts && !young ? FAMILY_MS : FIRST_MS) * MS;
 	}
 	if (err)
 		return err;
 	now = dl_now_ns();
 	err = look_objects(w, now);
 	took = dl_now_ns() - now;
-	young = w->first_worker_ts && now - w->first_worker_ts < LATE_MS * MS;
-	if (!err && now >= w->next_late_ts && w->first_worker_ts && !young) {
+	if (!err && now >= w->next_dear_ts && w->first_worker_ts && !young) {
 		err = take_trainer(w);
-		look_late(w);
-		w->next_late_ts = now + LATE_MS * MS;
+		look_at_dear(w);
+		w->next_dear_ts = now + DEAR_MS * MS;
 	}
 	if (now >= w->next_judge_ts) {
 		judge(w, now);
@@ -228,15 +228,16 @@ int ck_watch_look(struct ck_watch *w)
 	return err;
 }
 
-/* Of a command that died at its start: who was there, if not at once. */
+/* Of a command that has ended: who was there at its start, if not at once. On a busy machine one may be dead before the
+ * next one is recognised. */
 static void count_dead(struct ck_watch *w)
 {
 	struct dl_ck_seen *s = &w->f->seen;
 	uint32_t cnt;
 
-	if (!s->ended || !w->first_worker_ts || dl_now_ns() - w->first_worker_ts > WARM_MS * MS)
+	if (!s->ended || !w->first_worker_ts)
 		return;
-	cnt = ck_family_since(w->fam, w->first_worker_ts - WARM_MS / 4 * MS);
+	cnt = ck_family_first(w->fam, YOUNG_MS / 2 * MS);
 	if (cnt > s->workers)
 		s->workers = cnt;
 }
@@ -264,7 +265,7 @@ int ck_watch_end(struct ck_watch *w)
 	err = take_trainer(w);
 	if (err)
 		return err;
-	look_late(w);
+	look_at_dear(w);
 	ck_store_result(w->store, s);
 	s->watched = !w->denied;
 	if (w->denied) {
@@ -273,7 +274,7 @@ int ck_watch_end(struct ck_watch *w)
 	}
 	if (!w->f->data.path[0] && ck_store_file(w->store)[0])
 		take_file(w);
-	err = dl_now_ns() - w->levels_ts > LATE_MS * MS ? ck_gather_levels(w->f, "", w->proc_of, true) : 0;
+	err = dl_now_ns() - w->levels_ts > DEAR_MS * MS ? ck_gather_levels(w->f, "", w->proc_of, true) : 0;
 	return err ? err : ck_gather_shm(w->f, w->shm.shm_fd >= 0 ? w->shm.shm_fd : -ENOENT);
 }
 

@@ -28,7 +28,7 @@ struct ck_watch {
 	uint64_t levels_ts;		/* when the levels were read first */
 	uint64_t start_ts, first_worker_ts, first_object_ts;
 	uint64_t look_ts;		/* of the last look at objects; 0 none yet */
-	uint64_t next_family_ts, next_late_ts, next_judge_ts, period_ns;
+	uint64_t next_family_ts, next_dear_ts, next_judge_ts, period_ns;
 	bool denied;			/* descriptors could not be read, for want of rights */
 	bool enough;
 };
