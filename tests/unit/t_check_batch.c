@@ -139,72 +139,6 @@ TEST(the_first_two_batches)
 }
 
 /* Failed allocations: of what is large, more is seen than of what is small. It is still the least. */
-/* A busy machine: objects are missing, and three times one was made that belongs to no batch. By their numbers alone
- * even places are images for a while, then labels. */
-TEST(a_pattern_that_is_shifted)
-{
-	struct dl_ck_batch b;
-	uint64_t nr = 0;
-
-	begin();
-	for (int i = 0; i < 120; i++) {
-		if (i % 40 == 30)
-			made(1, nr++, MASK);
-		if (i % 3)
-			made(1, nr, IMAGE);
-		if (i % 7)
-			made(1, nr + 1, LABEL);
-		nr += 2;
-	}
-	b = ck_batch_of(objects, cnt);
-	CHECK_EQ(b.storages, 2);
-	CHECK_EQ(b.bytes, IMAGE + LABEL);
-	CHECK(!b.at_least);
-}
-
-/* Two threads of the worker make them, and four times in ten the next batch's image comes before the label. There is no
- * pattern; a long one would fit what few objects each of its places has. */
-TEST(no_pattern_of_two_threads)
-{
-	for (uint32_t seed = 1; seed <= 50; seed++) {
-		uint32_t rnd = seed;
-		uint64_t nr = 0;
-		struct dl_ck_batch b;
-		bool owed = false;
-
-		begin();
-		for (int i = 0; i < 150; i++) {
-			rnd = rnd * 1664525 + 1013904223;
-			made(1, nr++, IMAGE);
-			if (owed)
-				made(1, nr++, LABEL);
-			owed = rnd >> 24 < 102;
-			if (!owed)
-				made(1, nr++, LABEL);
-		}
-		b = ck_batch_of(objects, cnt);
-		CHECK_MSG(b.bytes == IMAGE + LABEL, "seed %u: %llu in %u", seed, (unsigned long long)b.bytes, b.storages);
-	}
-}
-
-/* The worker is always one batch ahead of the thread that makes the labels. */
-TEST(images_of_two_batches_first)
-{
-	struct dl_ck_batch b;
-
-	begin();
-	for (int i = 0; i < 40; i++) {
-		made(1, 4 * i, IMAGE);
-		made(1, 4 * i + 1, IMAGE);
-		made(1, 4 * i + 2, LABEL);
-		made(1, 4 * i + 3, LABEL);
-	}
-	b = ck_batch_of(objects, cnt);
-	CHECK_EQ(b.storages, 2);
-	CHECK_EQ(b.bytes, IMAGE + LABEL);
-	CHECK(b.at_least);
-}
-
 TEST(more_images_than_labels)
 {
 	struct dl_ck_batch b;
@@ -297,31 +231,6 @@ TEST(what_a_late_look_finds)
 }
 
 /* Texts: three tensors of one length, another one in each batch, and batches that appear one by one. */
-/* A fast loader that has to share its CPU: what it makes at once, with nothing near, are several batches. Most of what
- * it makes has no pause around it. */
-TEST(bursts_of_a_fast_loader)
-{
-	struct dl_ck_batch b;
-	uint64_t nr = 0;
-
-	begin();
-	for (int i = 0; i < 6; i++) {
-		for (int k = 0; k < 20; k++, look++, nr += 2) {
-			made(1, nr, IMAGE);
-			made(1, nr + 1, LABEL);
-		}
-		look += 3;
-		for (int k = 0; k < 4; k++, nr += 2) {
-			made(1, nr, IMAGE);
-			made(1, nr + 1, LABEL);
-		}
-		look += 3;
-	}
-	b = ck_batch_of(objects, cnt);
-	CHECK_EQ(b.storages, 2);
-	CHECK_EQ(b.bytes, IMAGE + LABEL);
-}
-
 TEST(lengths_that_vary_and_appear_together)
 {
 	struct dl_ck_batch b;

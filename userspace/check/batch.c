@@ -9,8 +9,6 @@ enum {
 	PERIOD_MAX = 64,	/* objects in a batch */
 	GROUPS = 4,		/* batches that were seen to appear, before that tells something */
 	REPEATS = 2,		/* a pattern is one when it was seen so often */
-	PAIRS_MIN = 8,		/* objects a pattern apart, to tell whether it is one */
-	WINDOW_MAX = 512,	/* objects that are looked through: beyond these they tell nothing new */
 	SIZES_MAX = 4,		/* more of them, and they vary from batch to batch */
 };
 
@@ -78,78 +76,6 @@ static uint64_t mode_of(const struct ck_storage *v, size_t cnt, uint32_t period,
 	return best;
 }
 
-/* The object with this number; they are in order of it. */
-static const struct ck_storage *find_nr(const struct ck_storage *v, size_t cnt, uint64_t nr)
-{
-	size_t lo = 0, hi = cnt;
-
-	while (lo < hi) {
-		const size_t mid = (lo + hi) / 2;
-
-		if (v[mid].nr < nr)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < cnt && v[lo].nr == nr ? &v[lo] : NULL;
-}
-
-/* The most frequent size of so many objects in a row; how often it is met, 0 no row is whole. */
-static size_t row_bytes(const struct ck_storage *v, size_t cnt, uint32_t period, uint64_t *ret)
-{
-	uint64_t sums[WINDOW_MAX];
-	size_t rows = 0, best = 0;
-
-	for (size_t i = 0; i + period <= cnt && rows < WINDOW_MAX; i++) {
-		if (v[i + period - 1].nr - v[i].nr != period - 1)
-			continue;
-		sums[rows] = 0;
-		for (uint32_t k = 0; k < period; k++)
-			sums[rows] += pages(v[i + k].size);
-		rows++;
-	}
-	for (size_t i = 0; i < rows; i++) {
-		size_t same = 0;
-
-		for (size_t j = 0; j < rows; j++)
-			same += sums[j] == sums[i];
-		if (same > best) {
-			best = same;
-			*ret = sums[i];
-		}
-	}
-	return best;
-}
-
-enum answer { NO, YES, CANNOT_TELL };
-
-/*
- * Is each object as large as the one so many numbers later? It does not matter then where a pattern begins, so one that
- * is shifted once, by an object more or less, costs no more than its length. And where there is none, this does not
- * find a long one that fits the few objects of each of its places.
- */
-static enum answer repeats(const struct ck_storage *v, size_t cnt, uint32_t period, struct dl_ck_batch *ret)
-{
-	struct dl_ck_batch b = { .storages = period };
-	size_t pairs = 0, same = 0;
-
-	for (size_t i = 0; i < cnt; i++) {
-		const struct ck_storage *next = find_nr(v, cnt, v[i].nr + period);
-
-		pairs += next != NULL;
-		same += next && next->size == v[i].size;
-	}
-	if (pairs < PAIRS_MIN)
-		return CANNOT_TELL;
-	if ((double)same < FITS * (double)pairs)
-		return NO;
-	if (row_bytes(v, cnt, period, &b.bytes) < REPEATS)
-		return CANNOT_TELL;
-	b.seen = (uint32_t)((v[cnt - 1].nr - v[0].nr + 1) / period);
-	*ret = b;
-	return YES;
-}
-
 /* Of one worker: is this the length of its pattern? */
 static bool try_period(const struct ck_storage *v, size_t cnt, uint32_t period, struct dl_ck_batch *ret)
 {
@@ -214,9 +140,8 @@ static bool by_sizes(const struct ck_storage *v, size_t cnt, struct dl_ck_batch 
 
 /*
  * How many objects of a worker appear together? Only those count that nothing else is near: a look in which it
- * made none lies before and behind. Of a fast loader there are none such, but for moments in which it was kept from its
- * CPU, and had several batches to make then: so most of its objects must lie in such groups. What a look finds that
- * came late is more than one batch, as often as not. 0 unknown; *ret_bytes: of the largest that has so many.
+ * made none lies before and behind. Of a fast loader there are none such, and what a look finds that came late is
+ * more than one batch, as often as not. 0 unknown; *ret_bytes: of the largest that has so many.
  */
 static uint32_t group_of(const struct ck_storage *v, size_t cnt, uint64_t *ret_bytes)
 {
@@ -238,42 +163,10 @@ static uint32_t group_of(const struct ck_storage *v, size_t cnt, uint64_t *ret_b
 			best = (uint32_t)n;
 		largest[n] = bytes > largest[n] ? bytes : largest[n];
 	}
-	if (groups < GROUPS || (double)sizes[best] < FITS * (double)groups || 2 * (size_t)best * sizes[best] < cnt)
+	if (groups < GROUPS || (double)sizes[best] < FITS * (double)groups)
 		return 0;
 	*ret_bytes = largest[best];
 	return best;
-}
-
-static uint32_t gcd(uint32_t a, uint32_t b)
-{
-	return b ? gcd(b, a % b) : a;
-}
-
-/*
- * Two batches of an image and a label whose images come first look like one of two and two. Where no group tells which
- * it is, the smaller is meant: it may have been more.
- */
-static void reduce(struct dl_ck_batch *b, const struct ck_storage *v, size_t cnt)
-{
-	uint32_t times = 0;
-
-	for (size_t i = 0; i + b->storages <= cnt && !times; i++) {
-		if (v[i + b->storages - 1].nr - v[i].nr != b->storages - 1)
-			continue;
-		for (uint32_t k = 0; k < b->storages; k++) {
-			uint32_t same = 0;
-
-			for (uint32_t j = 0; j < b->storages; j++)
-				same += v[i + j].size == v[i + k].size;
-			times = gcd(same, times);
-		}
-	}
-	if (times < 2)
-		return;
-	b->bytes /= times;
-	b->storages /= times;
-	b->seen *= times;
-	b->at_least = true;
 }
 
 /* A pattern of one size, or of a part of a batch, is met as often in it as objects appear together. */
@@ -294,18 +187,15 @@ static struct dl_ck_batch batch_of_one(const struct ck_storage *v, size_t cnt)
 	uint64_t group_bytes;
 	uint32_t group;
 
-	if (cnt > WINDOW_MAX) {
-		v += cnt - WINDOW_MAX;
-		cnt = WINDOW_MAX;
+	/* A quadratic search: objects beyond these tell nothing new. */
+	if (cnt > 512) {
+		v += cnt - 512;
+		cnt = 512;
 	}
 	group = group_of(v, cnt, &group_bytes);
 	for (uint32_t period = 1; period <= PERIOD_MAX && (size_t)period * REPEATS <= cnt; period++) {
-		const enum answer answer = repeats(v, cnt, period, &b);
-
-		if (answer == NO || (answer == CANNOT_TELL && !try_period(v, cnt, period, &b)))
+		if (!try_period(v, cnt, period, &b))
 			continue;
-		if (!group && period > 1)
-			reduce(&b, v, cnt);
 		complete(&b, group);
 		return b;
 	}
