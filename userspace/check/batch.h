@@ -21,7 +21,7 @@ struct ck_storage {
 	uint64_t nr;		/* that counts in the owner */
 	uint64_t size;		/* bytes */
 	uint32_t look;		/* the first in which it was met ... */
-	bool late;		/* ... which came long after the one before it */
+	bool late;		/* ... which came long after the one before it, or took long */
 };
 
 /* "torch_4711_123456_7"; false on anything else. Older PyTorch has no number: *ret_nr is 0 then. */

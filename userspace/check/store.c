@@ -37,7 +37,6 @@ struct ck_store {
 	struct dl_map by_key;		/* -> index + 1 */
 	struct dl_map files;		/* hashes of paths that were judged already */
 	uint32_t look;
-	bool late;			/* this look */
 	uint64_t peak_bytes, now_bytes, largest;
 	uint32_t looks;			/* with any object */
 	uint32_t main_cnt[AT_ONCE_MAX], worker_cnt[AT_ONCE_MAX];	/* looks with so many at once: of all trainers, of
@@ -62,10 +61,9 @@ void ck_store_free(struct ck_store *s)
 	free(s);
 }
 
-void ck_store_begin(struct ck_store *s, bool late)
+void ck_store_begin(struct ck_store *s)
 {
 	s->look++;
-	s->late = late;
 	if (s->objs.cnt < OBJECTS_MAX)
 		return;
 	/* What so many had to tell is known. */
@@ -101,7 +99,7 @@ static struct object *note(struct ck_store *s, const char *name, const struct st
 		if (!o || dl_map_set(&s->by_key, key, s->objs.cnt))
 			return NULL;
 		o->s = (struct ck_storage){ .ino = st->st_ino, .dev = dl_dev(st->st_dev), .owner = owner, .nr = nr,
-					  .look = s->look, .late = s->late };
+					  .look = s->look };
 	}
 	o->s.size = (uint64_t)st->st_size;
 	o->bytes = (o->s.size + PAGE - 1) / PAGE * PAGE;
@@ -278,7 +276,6 @@ void ck_store_end(struct ck_store *s, struct ck_family *fam, bool late)
 
 	vec_for_each(&s->objs, o)
 		o->s.late |= late && o->s.look == s->look;
-
 	vec_for_each(&fam->v, it)
 		it->objects = 0;
 	s->now_bytes = 0;

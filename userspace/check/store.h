@@ -20,7 +20,7 @@ void ck_store_free(struct ck_store *s);
  * hands over meanwhile is met at least once, and counted as the trainer's. late: it comes long after the look
  * before it, or took long itself, so what is new was not made together. All return 0 or -errno.
  */
-void ck_store_begin(struct ck_store *s, bool late);
+void ck_store_begin(struct ck_store *s);
 int ck_store_member(struct ck_store *s, struct ck_member *m, uint64_t *ret_fds);	/* -EACCES, -ENOMEM */
 int ck_store_dir(struct ck_store *s, const struct ck_family *fam, int shm_fd);
 void ck_store_end(struct ck_store *s, struct ck_family *fam, bool late);

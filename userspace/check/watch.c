@@ -25,7 +25,7 @@ enum {
 	PERIOD_MS = 15,		/* between looks, or ten times what one takes; */
 	SHORT_MS = 6,		/* while the workers are young: what dies of its first batches does so at once */
 	FAMILY_MS = 150,	/* who is there; */
-	FIRST_MS = 40,		/* until there are workers, whose first batch may be their last */
+	FIRST_MS = 40,		/* until there are workers, and while they are young: their first batch may be their last */
 	YOUNG_MS = 1000,	/* workers are */
 	DEAR_MS = 1000,		/* what is dear: limits, mappings, memory; not while the workers are young */
 	JUDGE_MS = 300,		/* is it enough? */
@@ -125,9 +125,10 @@ static int look_family(struct ck_watch *w, uint64_t now)
 static int look_objects(struct ck_watch *w, uint64_t now)
 {
 	struct dl_ck_seen *s = &w->f->seen;
+	const bool late = w->look_ts && now - w->look_ts > LATE_MS * MS;
 	int err = 0;
 
-	ck_store_begin(w->store, w->look_ts && now - w->look_ts > LATE_MS * MS);
+	ck_store_begin(w->store);
 	w->look_ts = now;
 	for (int pass = 0; pass < 2; pass++) {
 		vec_for_each(&w->fam->v, it) {
@@ -141,7 +142,7 @@ static int look_objects(struct ck_watch *w, uint64_t now)
 	}
 	if (w->shm.shm_fd >= 0)
 		err = ck_store_dir(w->store, w->fam, w->shm.shm_fd);
-	ck_store_end(w->store, w->fam, dl_now_ns() - now > LATE_MS * MS);
+	ck_store_end(w->store, w->fam, late || dl_now_ns() - now > LATE_MS * MS);
 	if (!w->first_object_ts && ck_store_any(w->store))
 		w->first_object_ts = dl_now_ns();
 	return err == -ENOMEM ? err : 0;
